@@ -1,0 +1,4 @@
+#include "commands.h"
+namespace vesta::app {
+int cmd_tokenize(int, char**) { return kExitUnsupported; }
+}  // namespace vesta::app

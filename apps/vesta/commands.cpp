@@ -1,0 +1,17 @@
+#include "commands.h"
+
+namespace vesta::app {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"run", "chat with a model, or answer one prompt", cmd_run},
+    {"convert", "turn a checkpoint (safetensors) into a model file (GGUF)", cmd_convert},
+    {"inspect", "show what a model file holds and whether this build can run it", cmd_inspect},
+    {"tokenize", "text to token ids and back", cmd_tokenize},
+};
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+}  // namespace vesta::app

@@ -1,0 +1,66 @@
+// Writes a GGUF v3 file. Metadata and the tensor directory are declared first; then each tensor's bytes are streamed in
+// any order and in any pieces, so that a model larger than memory can be written. The file appears under its name only
+// at finish().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/file.h"
+#include "gguf/file.h"
+#include "quant/format.h"
+
+namespace vesta::gguf {
+
+class Writer {
+ public:
+    // 1. metadata, in the order it will have in the file. A repeated key is a caller's bug (VESTA_CHECK).
+    void add_u32(std::string_view key, uint32_t value);
+    void add_i32(std::string_view key, int32_t value);
+    void add_u64(std::string_view key, uint64_t value);
+    void add_f32(std::string_view key, float value);
+    void add_bool(std::string_view key, bool value);
+    void add_string(std::string_view key, std::string_view value);
+    void add_strings(std::string_view key, std::span<const std::string> values);
+    void add_u32_array(std::string_view key, std::span<const uint32_t> values);
+    void add_i32_array(std::string_view key, std::span<const int32_t> values);
+    void add_f32_array(std::string_view key, std::span<const float> values);
+    void add_value(std::string_view key, const Value& value);  // copies a value of another file as it is
+
+    // 2. the directory. dims[0] contiguous. Requires: 1..4 dims, each >= 1, dims[0] a multiple of the block size, a new
+    // name.
+    void add_tensor(std::string_view name, quant::Type type, std::span<const uint64_t> dims);
+
+    // 3. the file.
+    Status begin(const std::string& path, bool overwrite);  // writes header, metadata and directory
+    // Bytes [offset, offset + size) of tensor `index` (order of add_tensor).
+    Status write_tensor(size_t index, uint64_t offset, std::span<const std::byte> bytes);
+    Status finish();  // refuses (internal error) unless every tensor is complete; then fsync + rename
+
+    size_t n_tensor() const { return tensors_.size(); }
+    uint64_t tensor_bytes(size_t index) const { return tensors_[index].bytes; }
+    uint64_t data_bytes() const;  // all tensors, padded
+    // Header, metadata and directory as they will stand in the file, padded to the start of the data. For tests.
+    std::vector<std::byte> header() const;
+
+ private:
+    struct Tensor {
+        std::string name;
+        quant::Type type;
+        std::vector<uint64_t> dims;
+        uint64_t offset, bytes, written;
+    };
+    std::vector<std::byte> metadata_;
+    uint64_t n_metadata_ = 0;
+    std::unordered_map<std::string, size_t> keys_, names_;
+    std::vector<Tensor> tensors_;
+    std::vector<AtomicFile> file_;  // 0 or 1: opened by begin()
+    uint64_t data_start_ = 0;
+};
+
+}  // namespace vesta::gguf
