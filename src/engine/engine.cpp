@@ -1,0 +1,195 @@
+// Engine and Session: own the mapping, the weights, the backend and the scratch, in the order of their lifetimes, and turn
+// token lists into passes.
+#include "vesta/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "backend/registry.h"
+#include "gguf/file.h"
+#include "kv/cache.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "tokenizer/tokenizer.h"
+
+namespace vesta {
+namespace {
+
+quant::RowFormat row_format(CacheFormat f) {
+    switch (f) {
+        case CacheFormat::fp8: return quant::RowFormat::fp8;
+        case CacheFormat::f16: return quant::RowFormat::f16;
+        case CacheFormat::f32: return quant::RowFormat::f32;
+    }
+    return quant::RowFormat::fp8;
+}
+
+kv::Options cache_options(const SessionOptions& o) {
+    return {.n_ctx = o.n_ctx, .max_pass_rows = std::min(o.chunk, o.n_ctx), .format = row_format(o.cache_format)};
+}
+
+class EngineImpl : public Engine {
+ public:
+    EngineImpl(gguf::File file, std::vector<gguf::File> drafter, Tokenizer tokenizer)
+        : file_(std::move(file)), drafter_(std::move(drafter)), tokenizer_(std::move(tokenizer)) {}
+
+    const EngineInfo& info() const override { return info_; }
+    const Tokenizer& tokenizer() const override { return tokenizer_; }
+    CachePlan plan(const SessionOptions& options) const override {
+        const kv::Plan p = kv::plan(model_->cache_shape(), cache_options(options));
+        return {p.window_bytes, p.compressed_bytes, p.index_bytes, p.frontier_bytes, p.total(), p.bytes_per_token};
+    }
+    Result<std::unique_ptr<Session>> new_session(const SessionOptions& options) override;
+    const model::Model& model() const override { return *model_; }
+    ops::Ops& ops() override { return *ops_; }
+
+    // Declared in the order of lifetimes: the mapping outlives the weights, the weights outlive the sessions.
+    gguf::File file_;
+    std::vector<gguf::File> drafter_;  // none or one
+    Tokenizer tokenizer_;
+    std::unique_ptr<ops::Ops> ops_;
+    std::unique_ptr<model::Model> model_;
+    EngineInfo info_;
+    std::mutex pass_mutex_;  // guards ops_: one pass at a time
+};
+
+class SessionImpl : public Session {
+ public:
+    SessionImpl(EngineImpl& engine, std::unique_ptr<kv::Cache> cache, int64_t chunk)
+        : engine_(engine), cache_(std::move(cache)), chunk_(chunk),
+          logits_(static_cast<size_t>(engine.info_.n_vocab)) {
+        workspace_ = engine.model_->new_workspace(chunk, chunk, cache_->options().n_ctx);
+    }
+
+    Status prefill(std::span<const int32_t> tokens, const ProgressFn& progress) override { return run(tokens, {}, progress); }
+    Status decode(int32_t token) override { return run({&token, 1}, {}, {}); }
+    Status evaluate(std::span<const int32_t> tokens, std::span<float> all_logits) override {
+        const size_t need = tokens.size() * static_cast<size_t>(engine_.info_.n_vocab);
+        if (all_logits.size() != need)
+            return Error{Code::invalid_argument, strf("room for {} logits, expected {}", all_logits.size(), need)};
+        return run(tokens, all_logits, {});
+    }
+
+    std::span<const float> logits() const override {
+        return has_logits_ ? std::span<const float>(logits_) : std::span<const float>{};
+    }
+    std::span<const int32_t> tokens() const override { return tokens_; }
+    int64_t n_token() const override { return cache_->n_token(); }
+    int64_t n_ctx() const override { return cache_->options().n_ctx; }
+    void clear() override {
+        cache_->clear();
+        tokens_.clear();
+        has_logits_ = false;
+    }
+
+ private:
+    Status check(std::span<const int32_t> tokens) const;
+    Status run(std::span<const int32_t> tokens, std::span<float> all_logits, const ProgressFn& progress);
+    Status run_chunk(std::span<const int32_t> tokens, std::span<float> all_logits, bool last);
+
+    EngineImpl& engine_;
+    std::unique_ptr<kv::Cache> cache_;
+    std::unique_ptr<model::Workspace> workspace_;
+    int64_t chunk_;
+    std::vector<int32_t> tokens_;
+    std::vector<float> logits_;
+    bool has_logits_ = false;
+    std::vector<ops::Row> rows_;
+    std::vector<int32_t> output_rows_;
+};
+
+Status SessionImpl::check(std::span<const int32_t> tokens) const {
+    const auto n = static_cast<int64_t>(tokens.size());
+    if (n > n_ctx() - n_token())
+        return Error{Code::invalid_argument, strf("context is full: {} tokens are in use and {} more do not fit into {}",
+                                                  n_token(), n, n_ctx())};
+    for (const int32_t id : tokens)
+        if (id < 0 || id >= engine_.info_.n_vocab)
+            return Error{Code::invalid_argument, strf("token id {} is outside the vocabulary of {}", id, engine_.info_.n_vocab)};
+    return {};
+}
+
+Status SessionImpl::run(std::span<const int32_t> tokens, std::span<float> all_logits, const ProgressFn& progress) {
+    VESTA_TRY_STATUS(check(tokens));
+    const auto n_vocab = static_cast<size_t>(engine_.info_.n_vocab);
+    for (size_t first = 0; first < tokens.size();) {
+        const size_t n = std::min(static_cast<size_t>(chunk_), tokens.size() - first);
+        const bool last = first + n == tokens.size();
+        if (progress && !progress({"prefill", {}, first, tokens.size(), "tokens"}))
+            return Error{Code::cancelled, strf("stopped after {} of {} tokens", first, tokens.size())};
+        VESTA_TRY_STATUS(run_chunk(tokens.subspan(first, n),
+                                   all_logits.empty() ? all_logits : all_logits.subspan(first * n_vocab, n * n_vocab), last));
+        first += n;
+    }
+    if (progress) progress({"prefill", {}, tokens.size(), tokens.size(), "tokens"});
+    return {};
+}
+
+Status SessionImpl::run_chunk(std::span<const int32_t> tokens, std::span<float> all_logits, bool last) {
+    const auto n = static_cast<int32_t>(tokens.size());
+    rows_.clear();
+    output_rows_.clear();
+    for (int32_t i = 0; i < n; ++i) {
+        rows_.push_back({.token = tokens[static_cast<size_t>(i)], .position = static_cast<int32_t>(n_token()) + i, .slot = 0});
+        if (!all_logits.empty() || (last && i + 1 == n)) output_rows_.push_back(i);
+    }
+    kv::Cache* const caches[] = {cache_.get()};
+    has_logits_ = false;
+    float* out = all_logits.empty() ? logits_.data() : all_logits.data();
+    {
+        const std::lock_guard lock(engine_.pass_mutex_);
+        VESTA_TRY_STATUS(engine_.model_->forward(
+            *engine_.ops_, *workspace_, {.rows = rows_, .cache = caches, .output_rows = output_rows_, .logits = out}));
+    }
+    cache_->advance(n);
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    if (output_rows_.empty()) return {};
+    if (!all_logits.empty()) std::copy_n(all_logits.end() - static_cast<int64_t>(logits_.size()), logits_.size(), logits_.begin());
+    for (size_t i = 0; i < logits_.size(); ++i)
+        if (!std::isfinite(logits_[i]))
+            return Error{Code::numeric, strf("logit of token {} is {} at position {}", i, logits_[i], n_token() - 1)};
+    has_logits_ = true;
+    return {};
+}
+
+Result<std::unique_ptr<Session>> EngineImpl::new_session(const SessionOptions& options) {
+    if (options.chunk < 1)
+        return Error{Code::invalid_argument, strf("chunk of {} tokens: expected at least 1", options.chunk)};
+    VESTA_TRY(auto cache, kv::Cache::create(model_->cache_shape(), cache_options(options)));
+    const int64_t chunk = std::min(options.chunk, options.n_ctx);
+    return std::unique_ptr<Session>(std::make_unique<SessionImpl>(*this, std::move(cache), chunk));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const EngineOptions& options,
+                                             const ProgressFn& progress) {
+    if (progress && !progress({"load", path, 0, 1, "steps"})) return Error{Code::cancelled, "loading was stopped"};
+    VESTA_TRY(auto file, gguf::File::open(path));
+    std::vector<gguf::File> drafter;
+    if (!options.drafter_path.empty()) {
+        VESTA_TRY(auto side, gguf::File::open(options.drafter_path));
+        drafter.push_back(std::move(side));
+    }
+    VESTA_TRY(auto tokenizer, Tokenizer::from_gguf(file));
+    VESTA_TRY(auto ops, backend::create(options.backend, options.n_thread));
+    auto engine = std::make_unique<EngineImpl>(std::move(file), std::move(drafter), std::move(tokenizer));
+    engine->ops_ = std::move(ops);
+    VESTA_TRY(engine->model_, model::load(engine->file_, engine->drafter_.empty() ? nullptr : &engine->drafter_[0], *engine->ops_));
+    const model::Info& m = engine->model_->info();
+    if (engine->tokenizer_.n_vocab() != m.n_vocab)
+        return Error{Code::bad_file, strf("{}: the vocabulary has {} tokens, but the model expects {}", path,
+                                          engine->tokenizer_.n_vocab(), m.n_vocab)};
+    engine->info_ = {.path = path, .name = m.name, .architecture = m.architecture, .backend = engine->ops_->name(),
+                     .dialect = "dsv4", .n_thread = engine->ops_->n_thread(), .n_vocab = m.n_vocab, .n_embd = m.n_embd,
+                     .n_layer = m.n_layer, .n_ctx_train = m.n_ctx_train, .n_parameter = m.n_parameter,
+                     .weight_bytes = m.weight_bytes, .has_drafter = m.has_drafter};
+    if (engine->file_.has("vesta.chat.dialect")) {
+        VESTA_TRY(const std::string_view dialect, engine->file_.string("vesta.chat.dialect"));
+        engine->info_.dialect = dialect;
+    }
+    return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace vesta

@@ -1,0 +1,98 @@
+#include "kv/cache.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace vesta::kv {
+namespace {
+
+// One walk over the shape serves planning (memory == nullptr) and placement, so the two cannot disagree.
+class Placement {
+ public:
+    explicit Placement(std::byte* memory) : memory_(memory) {}
+
+    std::byte* take(int64_t bytes, int64_t& account) {
+        std::byte* p = memory_ == nullptr ? nullptr : memory_ + used_;
+        const int64_t padded = (bytes + 63) / 64 * 64;  // every store starts on a cache line
+        used_ += padded;
+        account += padded;
+        return p;
+    }
+    int64_t used() const { return used_; }
+
+ private:
+    std::byte* memory_;
+    int64_t used_ = 0;
+};
+
+ops::RowStore store(Placement& place, int64_t row_bytes, int64_t capacity, int64_t& account) {
+    return {place.take(row_bytes * capacity, account), row_bytes, capacity};
+}
+
+ops::Frontier frontier(Placement& place, int64_t width, int64_t capacity, int64_t& account) {
+    const auto bytes = width * capacity * static_cast<int64_t>(sizeof(float));
+    ops::Frontier f;
+    f.c = reinterpret_cast<float*>(place.take(bytes, account));
+    f.z = reinterpret_cast<float*>(place.take(bytes, account));
+    f.width = width;
+    f.capacity = capacity;
+    return f;
+}
+
+Plan place_all(const Shape& shape, const Options& o, std::byte* memory, std::vector<ops::LayerCache>* layers) {
+    Plan plan;
+    Placement place(memory);
+    const int64_t row = quant::attn_row_bytes(o.format, shape.head_dim, shape.n_rot);
+    for (const Shape::Layer& layer : shape.layer) {
+        ops::LayerCache c;
+        c.format = o.format;
+        // A pass writes all its rows before any query reads, so the ring also holds the rows of one pass.
+        c.window = store(place, row, shape.window + o.max_pass_rows, plan.window_bytes);
+        if (layer.ratio > 0) {
+            const int64_t n_row = o.n_ctx / layer.ratio + 1;
+            c.compressed = store(place, row, n_row, plan.compressed_bytes);
+            const int64_t remembered = layer.ratio * layer.n_lane;
+            c.attn_frontier = frontier(place, shape.head_dim * layer.n_lane, remembered, plan.frontier_bytes);
+            plan.bytes_per_token += static_cast<double>(row) / static_cast<double>(layer.ratio);
+            if (layer.indexed) {
+                const int64_t index_row = quant::index_row_bytes(o.format, shape.index_dim);
+                c.index = store(place, index_row, n_row, plan.index_bytes);
+                c.index_frontier = frontier(place, shape.index_dim * layer.n_lane, remembered, plan.frontier_bytes);
+                plan.bytes_per_token += static_cast<double>(index_row) / static_cast<double>(layer.ratio);
+            }
+        }
+        if (layers != nullptr) layers->push_back(c);
+    }
+    return plan;
+}
+
+}  // namespace
+
+Plan plan(const Shape& shape, const Options& options) { return place_all(shape, options, nullptr, nullptr); }
+
+Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& options) {
+    if (options.n_ctx < 1 || options.n_ctx > kMaxContext)
+        return Error{Code::invalid_argument, strf("context of {} tokens: expected 1 to {}", options.n_ctx, kMaxContext)};
+    if (options.max_pass_rows < 1 || options.max_pass_rows > kMaxContext)
+        return Error{Code::invalid_argument,
+                     strf("chunk of {} tokens: expected 1 to {}", options.max_pass_rows, kMaxContext)};
+    const Plan p = plan(shape, options);
+    auto cache = std::unique_ptr<Cache>(new Cache);
+    cache->options_ = options;
+    cache->memory_bytes_ = static_cast<size_t>(p.total());
+    void* memory = ::mmap(nullptr, cache->memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return Error{Code::no_memory, strf("kv cache for {} tokens: {} bytes refused by the system: {}", options.n_ctx,
+                                           p.total(), std::strerror(errno))};
+    cache->memory_ = static_cast<std::byte*>(memory);
+    place_all(shape, options, cache->memory_, &cache->layers_);
+    return cache;
+}
+
+Cache::~Cache() {
+    if (memory_ != nullptr) ::munmap(memory_, memory_bytes_);
+}
+
+}  // namespace vesta::kv

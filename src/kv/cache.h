@@ -1,0 +1,76 @@
+// The kv cache of one session: memory for every layer's rows and frontiers, sized exactly when the session opens and
+// never grown. Knows shapes and bytes; what the rows mean is the model's business, how they are encoded is quant's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/cache.h"
+
+namespace vesta::kv {
+
+// What a model family asks for.
+struct Shape {
+    int64_t head_dim = 0;   // width of an attention row; the last n_rot values are rotary
+    int64_t n_rot = 0;
+    int64_t index_dim = 0;  // width of an indexer row
+    int64_t window = 0;     // positions an uncompressed row stays visible
+    struct Layer {
+        int64_t ratio = 0;     // positions per compressed row; 0: window only
+        int64_t n_lane = 0;    // 1, or 2 when windows overlap
+        bool indexed = false;  // keeps indexer rows
+    };
+    std::vector<Layer> layer;  // the drafter's layers, if any, stand last
+};
+
+struct Options {
+    int64_t n_ctx = 4096;                                    // positions the session can hold
+    int64_t max_pass_rows = 512;                             // most rows of this session in one pass
+    quant::RowFormat format = quant::RowFormat::fp8;
+};
+
+// Exact bytes, known before anything is allocated.
+struct Plan {
+    int64_t window_bytes = 0;      // fixed
+    int64_t compressed_bytes = 0;  // grow with n_ctx
+    int64_t index_bytes = 0;       // grow with n_ctx
+    int64_t frontier_bytes = 0;    // fixed
+    double bytes_per_token = 0;    // growth per position: sum over layers of (row + index row) / ratio
+    int64_t total() const { return window_bytes + compressed_bytes + index_bytes + frontier_bytes; }
+};
+Plan plan(const Shape& shape, const Options& options);
+
+class Cache {
+ public:
+    // Reserves the planned bytes; the kernel commits pages as rows are written, so a large n_ctx costs nothing up front.
+    // Errors: invalid_argument for an n_ctx or pass size out of range, no_memory when the reservation is refused.
+    static Result<std::unique_ptr<Cache>> create(const Shape& shape, const Options& options);
+    ~Cache();
+    Cache(const Cache&) = delete;
+    Cache& operator=(const Cache&) = delete;
+
+    const Options& options() const { return options_; }
+    int64_t n_layer() const { return static_cast<int64_t>(layers_.size()); }
+    ops::LayerCache& layer(int64_t i) { return layers_[static_cast<size_t>(i)]; }
+
+    // Positions 0..n_token-1 are in the cache. Forgetting them all is a counter change: rows are found by position, and
+    // nothing at or above n_token is read before it is written again.
+    int64_t n_token() const { return n_token_; }
+    void advance(int64_t n) { n_token_ += n; }
+    void clear() { n_token_ = 0; }
+
+ private:
+    Cache() = default;
+    Options options_;
+    std::vector<ops::LayerCache> layers_;
+    std::byte* memory_ = nullptr;
+    size_t memory_bytes_ = 0;
+    int64_t n_token_ = 0;
+};
+
+constexpr int64_t kMaxContext = int64_t{1} << 24;  // far above any model, small enough that no size overflows
+
+}  // namespace vesta::kv
