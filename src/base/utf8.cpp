@@ -90,4 +90,25 @@ std::string replace_invalid_utf8(std::string_view text) {
     return out;
 }
 
+std::string printable(std::string_view text) {
+    constexpr char kHex[] = "0123456789abcdef";
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        const Utf8Char c = decode_utf8(text);
+        const auto length = static_cast<size_t>(c.length);
+        const bool control = c.code_point < 0x20 || (c.code_point >= 0x7F && c.code_point < 0xA0);
+        if (c.valid && !control) {
+            out.append(text.substr(0, length));
+        } else {
+            for (size_t i = 0; i < length; ++i) {
+                const auto b = static_cast<unsigned char>(text[i]);
+                out.append({'\\', 'x', kHex[b >> 4], kHex[b & 15]});
+            }
+        }
+        text.remove_prefix(length);
+    }
+    return out;
+}
+
 }  // namespace vesta

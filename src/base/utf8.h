@@ -26,4 +26,8 @@ size_t complete_utf8_prefix(std::string_view text);
 // Every byte that is not part of a valid sequence becomes U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
+// For messages and terminals: control characters (C0, DEL, C1) and bytes that are not UTF-8 become \xNN, so that a
+// name out of a hostile file can neither move the cursor nor break a log line. Everything else stays.
+std::string printable(std::string_view text);
+
 }  // namespace vesta
