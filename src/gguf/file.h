@@ -1,6 +1,6 @@
 // A GGUF v3 model file, mapped read-only: metadata and a tensor directory. Every rule of the format is checked at open
-// (docs/gguf.md lists them); after that, views are plain pointers into the mapping. Nothing large is copied: a vocabulary
-// of 129k strings stays where it is on disk. Knows nothing of model families.
+// (docs/gguf.md lists them); after that, views are plain pointers into the mapping. Nothing large is copied: a
+// vocabulary of 129k strings stays where it is on disk. Knows nothing of model families.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,18 @@
 namespace vesta::gguf {
 
 enum class ValueType : uint32_t {
-    u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9, u64 = 10, i64 = 11,
+    u8 = 0,
+    i8 = 1,
+    u16 = 2,
+    i16 = 3,
+    u32 = 4,
+    i32 = 5,
+    f32 = 6,
+    boolean = 7,
+    string = 8,
+    array = 9,
+    u64 = 10,
+    i64 = 11,
     f64 = 12,
 };
 const char* value_type_name(ValueType type);
@@ -55,12 +66,33 @@ class StringArray {
     std::span<const std::byte> bytes_;
 };
 
+// Walks the elements of any array, nested ones too, as Values. Valid while the File lives.
+//   for (ArrayWalk walk(value); walk.next();) use(walk.element());
+class ArrayWalk {
+ public:
+    explicit ArrayWalk(const Value& array);  // Requires: array.type == ValueType::array, out of a File
+    bool next();                             // false after the last element
+    const Value& element() const { return element_; }
+
+ private:
+    ValueType type_;
+    uint64_t left_;
+    const std::byte* p_;
+    Value element_;
+};
+
+// One scalar as the widest number of its kind. Requires: a scalar of that kind (bool counts as unsigned).
+uint64_t as_unsigned(const Value& value);
+int64_t as_signed(const Value& value);
+double as_double(const Value& value);
+std::string_view as_string(const Value& value);  // Requires: a string
+
 struct TensorInfo {
-    std::string_view name;        // inside the mapping
+    std::string_view name;  // inside the mapping
     quant::Type type;
-    uint32_t n_dim;               // 1..4
-    uint64_t dims[4];             // dims[0] contiguous; unused ones are 1
-    uint64_t offset;              // from the start of the data section
+    uint32_t n_dim;    // 1..4
+    uint64_t dims[4];  // dims[0] contiguous; unused ones are 1
+    uint64_t offset;   // from the start of the data section
     std::span<const std::byte> bytes;
     uint64_t n_elem() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
@@ -74,6 +106,7 @@ class File {
     const std::string& name() const { return name_; }
     uint64_t file_bytes() const { return bytes_.size(); }
     uint32_t alignment() const { return alignment_; }
+    uint64_t data_start() const { return data_start_; }  // tensor offsets count from here
 
     // Metadata in file order.
     struct Entry {
@@ -85,7 +118,9 @@ class File {
     bool has(std::string_view key) const { return find(key) != nullptr; }
 
     // Typed access; errors name the file, the key, the expected and the found type. Integers of any width and sign are
-    // accepted where the value fits; f32() accepts f32, f64 and integers, and refuses non-finite numbers.
+    // accepted where the value fits; f32() accepts f32, f64 and integers, and refuses what is not finite as an f32. A
+    // key that is absent is Code::not_found, one of the wrong type or size Code::bad_file. Arrays of more than
+    // max_count elements are refused before anything is copied.
     Result<uint32_t> u32(std::string_view key) const;
     Result<uint64_t> u64(std::string_view key) const;
     Result<float> f32(std::string_view key) const;
@@ -105,6 +140,7 @@ class File {
     std::span<const std::byte> bytes_;
     std::string name_;
     uint32_t alignment_ = 32;
+    uint64_t data_start_ = 0;
     std::vector<Entry> entries_;
     std::vector<TensorInfo> tensors_;
     std::unordered_map<std::string_view, size_t> key_index_, tensor_index_;

@@ -1,14 +1,19 @@
 // Writes a GGUF v3 file. Metadata and the tensor directory are declared first; then each tensor's bytes are streamed in
 // any order and in any pieces, so that a model larger than memory can be written. The file appears under its name only
-// at finish().
+// at finish(). One thread at a time.
+//
+// What a reader would refuse is refused here too, so that no broken file is ever made: data that is not as it must be
+// (a number that is not finite, a name that is too long) comes back from begin(), a call out of order stops at
+// VESTA_CHECK.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/file.h"
@@ -19,7 +24,8 @@ namespace vesta::gguf {
 
 class Writer {
  public:
-    // 1. metadata, in the order it will have in the file. A repeated key is a caller's bug (VESTA_CHECK).
+    // 1. metadata, in the order it will have in the file. A repeated key is a caller's bug (VESTA_CHECK). The u32 key
+    // general.alignment also sets the alignment of this file (32 without it).
     void add_u32(std::string_view key, uint32_t value);
     void add_i32(std::string_view key, int32_t value);
     void add_u64(std::string_view key, uint64_t value);
@@ -33,12 +39,13 @@ class Writer {
     void add_value(std::string_view key, const Value& value);  // copies a value of another file as it is
 
     // 2. the directory. dims[0] contiguous. Requires: 1..4 dims, each >= 1, dims[0] a multiple of the block size, a new
-    // name.
+    // name. Closes the metadata.
     void add_tensor(std::string_view name, quant::Type type, std::span<const uint64_t> dims);
 
     // 3. the file.
     Status begin(const std::string& path, bool overwrite);  // writes header, metadata and directory
-    // Bytes [offset, offset + size) of tensor `index` (order of add_tensor).
+    // Bytes [offset, offset + size) of tensor `index` (order of add_tensor). Each byte is written once: a range that
+    // overlaps an earlier one or the end of the tensor is an error (invalid_argument).
     Status write_tensor(size_t index, uint64_t offset, std::span<const std::byte> bytes);
     Status finish();  // refuses (internal error) unless every tensor is complete; then fsync + rename
 
@@ -53,12 +60,22 @@ class Writer {
         std::string name;
         quant::Type type;
         std::vector<uint64_t> dims;
-        uint64_t offset, bytes, written;
+        uint64_t offset, bytes;
+        std::map<uint64_t, uint64_t> written;  // begin -> end; neighbours are merged, so one range once complete
     };
+    template <class T>
+    void add_scalar(std::string_view key, ValueType type, T value);
+    template <class T>
+    void add_array(std::string_view key, ValueType element, std::span<const T> values);
+    void add_key(std::string_view key, ValueType type);
+    void note_problem(std::string text);
+
     std::vector<std::byte> metadata_;
     uint64_t n_metadata_ = 0;
-    std::unordered_map<std::string, size_t> keys_, names_;
+    uint32_t alignment_ = 32;
+    std::unordered_set<std::string> keys_, names_;
     std::vector<Tensor> tensors_;
+    std::string problem_;           // the first thing begin() has to refuse
     std::vector<AtomicFile> file_;  // 0 or 1: opened by begin()
     uint64_t data_start_ = 0;
 };
