@@ -62,9 +62,9 @@ class Tokenizer {
     std::string_view spelling(int32_t id) const;
 
     // Appends the ids of `text`; no BOS is added. Linear-logarithmic in the length of the text, whatever it holds.
-    // Requires: text.size() <= kMaxTextBytes.
+    // Requires: text.size() <= kMaxTextBytes. Takes up to 48 bytes of scratch per byte of the longest piece.
     void encode(std::string_view text, SpecialMode mode, std::vector<int32_t>& out) const;
-    static constexpr size_t kMaxTextBytes = size_t{1} << 30;  // positions inside a text are 32 bits
+    static constexpr size_t kMaxTextBytes = size_t{1} << 28;
 
     // A control segment must be exactly one special token (else not_found names it); text segments are encoded with
     // SpecialMode::text, each on its own. On an error `out` is as before.
