@@ -13,7 +13,9 @@
 
 namespace vesta {
 
+namespace tokenizer {
 class Tokenizer;
+}
 namespace model {
 class Model;
 }
@@ -59,7 +61,7 @@ class Engine {
     virtual ~Engine() = default;
 
     virtual const EngineInfo& info() const = 0;
-    virtual const Tokenizer& tokenizer() const = 0;  // valid while the engine lives
+    virtual const tokenizer::Tokenizer& tokenizer() const = 0;  // valid while the engine lives
     virtual CachePlan plan(const SessionOptions& options) const = 0;
     // Sessions must be destroyed before their engine. They may be used from different threads; passes take turns.
     virtual Result<std::unique_ptr<Session>> new_session(const SessionOptions& options) = 0;

@@ -16,6 +16,8 @@
 namespace vesta {
 namespace {
 
+using tokenizer::Tokenizer;
+
 quant::RowFormat row_format(CacheFormat f) {
     switch (f) {
         case CacheFormat::fp8: return quant::RowFormat::fp8;
@@ -35,7 +37,7 @@ class EngineImpl : public Engine {
         : file_(std::move(file)), drafter_(std::move(drafter)), tokenizer_(std::move(tokenizer)) {}
 
     const EngineInfo& info() const override { return info_; }
-    const Tokenizer& tokenizer() const override { return tokenizer_; }
+    const tokenizer::Tokenizer& tokenizer() const override { return tokenizer_; }
     CachePlan plan(const SessionOptions& options) const override {
         const kv::Plan p = kv::plan(model_->cache_shape(), cache_options(options));
         return {p.window_bytes, p.compressed_bytes, p.index_bytes, p.frontier_bytes, p.total(), p.bytes_per_token};
@@ -172,9 +174,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
         VESTA_TRY(auto side, gguf::File::open(options.drafter_path));
         drafter.push_back(std::move(side));
     }
-    VESTA_TRY(auto tokenizer, Tokenizer::from_gguf(file));
+    VESTA_TRY(auto vocabulary, tokenizer::Tokenizer::from_gguf(file));
     VESTA_TRY(auto ops, backend::create(options.backend, options.n_thread));
-    auto engine = std::make_unique<EngineImpl>(std::move(file), std::move(drafter), std::move(tokenizer));
+    auto engine = std::make_unique<EngineImpl>(std::move(file), std::move(drafter), std::move(vocabulary));
     engine->ops_ = std::move(ops);
     VESTA_TRY(engine->model_, model::load(engine->file_, engine->drafter_.empty() ? nullptr : &engine->drafter_[0], *engine->ops_));
     const model::Info& m = engine->model_->info();

@@ -44,7 +44,7 @@ ops::Frontier frontier(Placement& place, int64_t width, int64_t capacity, int64_
 Plan place_all(const Shape& shape, const Options& o, std::byte* memory, std::vector<ops::LayerCache>* layers) {
     Plan plan;
     Placement place(memory);
-    const int64_t row = quant::attn_row_bytes(o.format, shape.head_dim, shape.n_rot);
+    const int64_t row = quant::attn_row_bytes(o.format, static_cast<int>(shape.head_dim), static_cast<int>(shape.n_rot));
     for (const Shape::Layer& layer : shape.layer) {
         ops::LayerCache c;
         c.format = o.format;
@@ -57,7 +57,7 @@ Plan place_all(const Shape& shape, const Options& o, std::byte* memory, std::vec
             c.attn_frontier = frontier(place, shape.head_dim * layer.n_lane, remembered, plan.frontier_bytes);
             plan.bytes_per_token += static_cast<double>(row) / static_cast<double>(layer.ratio);
             if (layer.indexed) {
-                const int64_t index_row = quant::index_row_bytes(o.format, shape.index_dim);
+                const int64_t index_row = quant::index_row_bytes(o.format, static_cast<int>(shape.index_dim));
                 c.index = store(place, index_row, n_row, plan.index_bytes);
                 c.index_frontier = frontier(place, shape.index_dim * layer.n_lane, remembered, plan.frontier_bytes);
                 plan.bytes_per_token += static_cast<double>(index_row) / static_cast<double>(layer.ratio);

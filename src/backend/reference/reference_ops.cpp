@@ -200,7 +200,7 @@ void ReferenceOps::append_window(const ops::AppendWindowArgs& a) {
     pool_.run(a.kv.n_row, [&](int64_t t) {
         const ops::Row& row = a.rows[static_cast<size_t>(t)];
         const ops::LayerCache& cache = *a.cache[static_cast<size_t>(row.slot)];
-        quant::encode_attn_row(cache.format, a.kv.row(t), a.kv.n_col, a.n_rot, cache.window.row(row.position));
+        quant::encode_attn_row(cache.format, a.kv.row(t), static_cast<int>(a.kv.n_col), static_cast<int>(a.n_rot), cache.window.row(row.position));
     });
 }
 
@@ -237,9 +237,9 @@ void ReferenceOps::compress(const ops::CompressArgs& a) {
         rms_norm({.y = x, .x = x, .w = a.norm, .eps = a.eps});
         rotate(pooled.data(), a.width, a.n_rot, a.freq, static_cast<int32_t>(first), false);
         if (a.to_index)
-            quant::encode_index_row(cache.format, pooled.data(), a.width, cache.index.row(w));
+            quant::encode_index_row(cache.format, pooled.data(), static_cast<int>(a.width), cache.index.row(w));
         else
-            quant::encode_attn_row(cache.format, pooled.data(), a.width, a.n_rot, cache.compressed.row(w));
+            quant::encode_attn_row(cache.format, pooled.data(), static_cast<int>(a.width), static_cast<int>(a.n_rot), cache.compressed.row(w));
     }
 }
 
@@ -270,10 +270,10 @@ void ReferenceOps::index_select(const ops::IndexSelectArgs& a) {
         }
         float* q = a.q.row(t);
         if (cache.format == quant::RowFormat::fp8)
-            for (int64_t h = 0; h < a.n_head; ++h) quant::round_index_query(q + h * a.head_dim, a.head_dim);
+            for (int64_t h = 0; h < a.n_head; ++h) quant::round_index_query(q + h * a.head_dim, static_cast<int>(a.head_dim));
         std::vector<float> key(static_cast<size_t>(a.head_dim)), score(static_cast<size_t>(visible));
         for (int32_t c = 0; c < visible; ++c) {
-            quant::decode_index_row(cache.format, cache.index.row(c), a.head_dim, key.data());
+            quant::decode_index_row(cache.format, cache.index.row(c), static_cast<int>(a.head_dim), key.data());
             float total = 0;
             for (int64_t h = 0; h < a.n_head; ++h) {
                 float dot = 0;
@@ -305,7 +305,7 @@ void ReferenceOps::attend(const ops::AttendArgs& a) {
         const auto n = static_cast<int64_t>(seen.size());
         std::vector<float> kv(static_cast<size_t>(n * n_dim)), s(static_cast<size_t>(n));
         for (int64_t i = 0; i < n; ++i)
-            quant::decode_attn_row(cache.format, seen[static_cast<size_t>(i)], n_dim, a.n_rot, &kv[static_cast<size_t>(i * n_dim)]);
+            quant::decode_attn_row(cache.format, seen[static_cast<size_t>(i)], static_cast<int>(n_dim), static_cast<int>(a.n_rot), &kv[static_cast<size_t>(i * n_dim)]);
         for (int64_t h = 0; h < a.n_head; ++h) {
             const float* q = a.q.row(t) + h * n_dim;
             float* out = a.out.row(t) + h * n_dim;
