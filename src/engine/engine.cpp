@@ -27,8 +27,8 @@ quant::RowFormat row_format(CacheFormat f) {
     return quant::RowFormat::fp8;
 }
 
-kv::Options cache_options(const SessionOptions& o) {
-    return {.n_ctx = o.n_ctx, .max_pass_rows = std::min(o.chunk, o.n_ctx), .format = row_format(o.cache_format)};
+kv::Options cache_options(const SessionOptions& o, const ops::Ops& ops) {
+    return {.n_ctx = o.n_ctx, .max_pass_rows = std::min(o.chunk, o.n_ctx), .format = ops.row_format(row_format(o.cache_format))};
 }
 
 class EngineImpl : public Engine {
@@ -39,7 +39,7 @@ class EngineImpl : public Engine {
     const EngineInfo& info() const override { return info_; }
     const tokenizer::Tokenizer& tokenizer() const override { return tokenizer_; }
     CachePlan plan(const SessionOptions& options) const override {
-        const kv::Plan p = kv::plan(model_->cache_shape(), cache_options(options));
+        const kv::Plan p = kv::plan(model_->cache_shape(), cache_options(options, *ops_));
         return {p.window_bytes, p.compressed_bytes, p.index_bytes, p.frontier_bytes, p.total(), p.bytes_per_token};
     }
     Result<std::unique_ptr<Session>> new_session(const SessionOptions& options) override;
@@ -158,7 +158,7 @@ Status SessionImpl::run_chunk(std::span<const int32_t> tokens, std::span<float> 
 Result<std::unique_ptr<Session>> EngineImpl::new_session(const SessionOptions& options) {
     if (options.chunk < 1)
         return Error{Code::invalid_argument, strf("chunk of {} tokens: expected at least 1", options.chunk)};
-    VESTA_TRY(auto cache, kv::Cache::create(model_->cache_shape(), cache_options(options)));
+    VESTA_TRY(auto cache, kv::Cache::create(model_->cache_shape(), cache_options(options, *ops_)));
     const int64_t chunk = std::min(options.chunk, options.n_ctx);
     return std::unique_ptr<Session>(std::make_unique<SessionImpl>(*this, std::move(cache), chunk));
 }

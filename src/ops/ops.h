@@ -269,6 +269,8 @@ class Ops {
     // Whether matmul and embed can read this format.
     virtual bool supports(quant::Type type) const = 0;
     virtual int n_thread() const = 0;
+    // How this backend keeps rows when `wanted` is asked for: the reference keeps fp8 rows with an exact rotary part.
+    virtual quant::RowFormat row_format(quant::RowFormat wanted) const { return wanted; }
 
     virtual void embed(const EmbedArgs& a) = 0;
     virtual void rms_norm(const RmsNormArgs& a) = 0;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFp8Block = 64, kFp4Block = 32;
 
-int scale_bytes(int n_nope) { return (n_nope / kFp8Block + 7) / 8 * 8; }
+int scale_bytes(int n_nope) { return (n_nope / kFp8Block + 1 + 7) / 8 * 8; }  // + 1: the rotary part's
 
 void check_attn(int dim, int n_rot) { VESTA_CHECK(n_rot >= 0 && n_rot < dim && (dim - n_rot) % kFp8Block == 0); }
 
@@ -44,6 +44,35 @@ uint8_t encode_fp8_block(const float* x, std::byte* codes) {
 void decode_fp8_block(const std::byte* codes, uint8_t e, float* dst) {
     const float s = e8m0_to_f32(e);
     for (int i = 0; i < kFp8Block; ++i) dst[i] = s * kE4m3Value[std::to_integer<size_t>(codes[i])];
+}
+
+// The rotary part as integers under one power of two. Returns the scale byte.
+uint8_t encode_int16(const float* x, int n, std::byte* dst) {
+    const float amax = block_amax(x, n, 0.0f);
+    if (!std::isfinite(amax)) {
+        std::memset(dst, 0, 2 * static_cast<size_t>(n));
+        return kE8m0Nan;
+    }
+    // frexp: amax / 32767 = m · 2^exponent with m in [1/2, 1), so 2^exponent is at least the step that amax needs, and
+    // twice that only when amax / 32767 is itself a power of two.
+    int exponent = 0;
+    if (std::frexp(amax / 32767.0f, &exponent) == 0.5f) --exponent;
+    const auto e = static_cast<uint8_t>(std::clamp(exponent + 127, 0, 254));
+    const float inverse = e8m0_inverse(e);
+    for (int i = 0; i < n; ++i) {
+        const auto q = static_cast<int16_t>(std::clamp(std::nearbyint(x[i] * inverse), -32767.0f, 32767.0f));
+        std::memcpy(dst + 2 * i, &q, sizeof q);
+    }
+    return e;
+}
+
+void decode_int16(const std::byte* src, uint8_t e, int n, float* dst) {
+    const float s = e8m0_to_f32(e);
+    for (int i = 0; i < n; ++i) {
+        int16_t q;
+        std::memcpy(&q, src + 2 * i, sizeof q);
+        dst[i] = s * static_cast<float>(q);
+    }
 }
 
 uint8_t encode_fp4_block(const float* x, std::byte* codes) {
@@ -80,10 +109,11 @@ int64_t attn_row_bytes(RowFormat format, int dim, int n_rot) {
         case RowFormat::f16:
             return int64_t{2} * dim;
         case RowFormat::fp8:
+        case RowFormat::fp8_exact:
             break;
     }
     const int n_nope = dim - n_rot;
-    return int64_t{n_nope} + scale_bytes(n_nope) + 2 * n_rot;
+    return int64_t{n_nope} + scale_bytes(n_nope) + (format == RowFormat::fp8 ? 2 : 4) * n_rot;
 }
 
 void encode_attn_row(RowFormat format, const float* x, int dim, int n_rot, std::byte* dst) {
@@ -95,7 +125,9 @@ void encode_attn_row(RowFormat format, const float* x, int dim, int n_rot, std::
     std::memset(scales, 0, static_cast<size_t>(scale_bytes(n_nope)));
     for (int b = 0; b < n_nope / kFp8Block; ++b)
         scales[b] = std::byte{encode_fp8_block(x + b * kFp8Block, dst + b * kFp8Block)};
-    encode_f16(x + n_nope, scales + scale_bytes(n_nope), n_rot);
+    std::byte* rotary = scales + scale_bytes(n_nope);
+    if (format == RowFormat::fp8_exact) return encode_f32(x + n_nope, rotary, n_rot);
+    scales[n_nope / kFp8Block] = std::byte{encode_int16(x + n_nope, n_rot, rotary)};
 }
 
 void decode_attn_row(RowFormat format, const std::byte* src, int dim, int n_rot, float* dst) {
@@ -106,7 +138,9 @@ void decode_attn_row(RowFormat format, const std::byte* src, int dim, int n_rot,
     const std::byte* scales = src + n_nope;
     for (int b = 0; b < n_nope / kFp8Block; ++b)
         decode_fp8_block(src + b * kFp8Block, std::to_integer<uint8_t>(scales[b]), dst + b * kFp8Block);
-    decode_f16(scales + scale_bytes(n_nope), dst + n_nope, n_rot);
+    const std::byte* rotary = scales + scale_bytes(n_nope);
+    if (format == RowFormat::fp8_exact) return decode_f32(rotary, dst + n_nope, n_rot);
+    decode_int16(rotary, std::to_integer<uint8_t>(scales[n_nope / kFp8Block]), n_rot, dst + n_nope);
 }
 
 int64_t index_row_bytes(RowFormat format, int dim) {
@@ -117,6 +151,7 @@ int64_t index_row_bytes(RowFormat format, int dim) {
         case RowFormat::f16:
             return int64_t{2} * dim;
         case RowFormat::fp8:
+        case RowFormat::fp8_exact:
             break;
     }
     return int64_t{dim} / 2 + dim / kFp4Block;

@@ -1,14 +1,22 @@
 // How a row of the attention cache is stored. DeepSeek V4 was trained with its cache rows rounded: attention rows to
 // e4m3 in blocks of 64 with a power-of-two scale, indexer rows and queries to e2m1 in blocks of 32 after a Hadamard
-// transform. RowFormat::fp8 keeps exactly those rounded values, so storing a row small and rounding it as the official
+// transform. The fp8 formats keep exactly those rounded values, so storing a row small and rounding it as the official
 // graph does are one step. The f16 and f32 formats keep the row as it comes and leave that rounding out.
 //
-//   attention row of width D, last R rotary, N = D - R:   fp8  N e4m3 | N/64 e8m0, zero-padded to 8 | R f16
-//   indexer row of width I:                               fp8  I/2 bytes, element 2k in the low nibble | I/32 e8m0
-//   either, f16 and f32:                                  plain values
+//   attention row of width D, last R rotary, N = D - R:
+//     fp8        N e4m3 | N/64 e8m0, then one e8m0 of the rotary part, zero-padded to a multiple of 8 | R int16
+//     fp8_exact  N e4m3 | the same scale bytes, rotary one unused | R f32
+//   indexer row of width I, both fp8 formats:  I/2 bytes, element 2k in the low nibble | I/32 e8m0
+//   either kind of row, f16 and f32:           plain values
+//
+// The official graph leaves the rotary part alone, so fp8_exact is its cache to the last bit; it is what the reference
+// backend keeps. fp8 is the same row in 584 instead of 712 bytes (D = 512): 16-bit integers under one power-of-two scale
+// are within amax · 2^-16, five times closer than f16 in the mean, since a rotated pair has no reason to be small. The
+// difference matters because what comes out of it is rounded to FP8 again in the next layer.
 //
 // Rounding, per block (amax = the largest |x|):
 //   e4m3:  s = 2^ceil(log2(max(amax, 1e-4) / 448)),      x -> s · e4m3(clamp(x/s, ±448))
+//   int16: s = 2^ceil(log2(amax / 32767)),               x -> s · round(x/s), ties to even
 //   e2m1:  s = 2^ceil(log2(max(amax, 6·2^-126) / 6)),    x -> s · e2m1(clamp(x/s, ±6))
 // A block with a NaN or an infinity gets the scale byte 255 and reads back as NaN. Byte pointers need no alignment.
 #pragma once
@@ -18,7 +26,7 @@
 
 namespace vesta::quant {
 
-enum class RowFormat { f32, f16, fp8 };
+enum class RowFormat { f32, f16, fp8, fp8_exact };
 
 // Requires, everywhere below: 0 <= n_rot < dim and (dim - n_rot) % 64 == 0; index widths are powers of two >= 32.
 int64_t attn_row_bytes(RowFormat format, int dim, int n_rot);
@@ -26,7 +34,7 @@ void encode_attn_row(RowFormat format, const float* x, int dim, int n_rot, std::
 void decode_attn_row(RowFormat format, const std::byte* src, int dim, int n_rot, float* dst);
 
 int64_t index_row_bytes(RowFormat format, int dim);
-// fp8: stores FP4sim(Hadamard(x)); decoding returns that, not an approximation of x. Dot products with queries that
+// Both fp8 formats: store FP4sim(Hadamard(x)); decoding returns that, not an approximation of x. Dot products with queries that
 // went through round_index_query are those of the original vectors, up to the rounding, because the transform is
 // orthonormal.
 void encode_index_row(RowFormat format, const float* x, int dim, std::byte* dst);

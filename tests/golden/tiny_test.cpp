@@ -155,8 +155,8 @@ TEST_P(TinyGolden, DrafterLogitsMatchWithFp8Rows) {
     std::printf("%s drafter: max |difference| %.2e\n", GetParam(), static_cast<double>(worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, TinyGolden, testing::Values("tiny-flash", "tiny-pro"), [](const auto& info) {
-    return std::string(info.param) == "tiny-flash" ? "flash" : "pro";
+INSTANTIATE_TEST_SUITE_P(Tiny, TinyGolden, testing::Values("tiny-flash", "tiny-pro"), [](const auto& p) {
+    return std::string(p.param) == "tiny-flash" ? "flash" : "pro";
 });
 
 }  // namespace

@@ -41,7 +41,7 @@ class ModelRunner {
     };
     Sequence start(quant::RowFormat format, int64_t n_ctx, int64_t chunk) const {
         Sequence s;
-        auto cache = kv::Cache::create(model_->cache_shape(), {.n_ctx = n_ctx, .max_pass_rows = chunk, .format = format});
+        auto cache = kv::Cache::create(model_->cache_shape(), {.n_ctx = n_ctx, .max_pass_rows = chunk, .format = ops_->row_format(format)});
         if (!cache.ok()) throw std::runtime_error(cache.error().message);
         s.cache = std::move(cache).value();
         s.workspace = model_->new_workspace(chunk, chunk, n_ctx);

@@ -9,6 +9,7 @@ class CpuOps : public ReferenceOps {
  public:
     explicit CpuOps(int n_thread) : ReferenceOps(n_thread) {}
     const char* name() const override { return "cpu"; }
+    quant::RowFormat row_format(quant::RowFormat wanted) const override { return wanted; }
 };
 
 }  // namespace vesta::backend

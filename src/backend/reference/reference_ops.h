@@ -18,6 +18,9 @@ class ReferenceOps : public ops::Ops {
     const char* name() const override { return "reference"; }
     bool supports(quant::Type type) const override;
     int n_thread() const override { return pool_.n_thread(); }
+    quant::RowFormat row_format(quant::RowFormat wanted) const override {
+        return wanted == quant::RowFormat::fp8 ? quant::RowFormat::fp8_exact : wanted;
+    }
 
     void embed(const ops::EmbedArgs& a) override;
     void rms_norm(const ops::RmsNormArgs& a) override;
