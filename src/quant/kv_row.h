@@ -28,6 +28,9 @@ namespace vesta::quant {
 
 enum class RowFormat { f32, f16, fp8, fp8_exact };
 
+// Whether rows (and the indexer's queries) are rounded as the model was trained.
+inline bool is_fp8(RowFormat f) { return f == RowFormat::fp8 || f == RowFormat::fp8_exact; }
+
 // Requires, everywhere below: 0 <= n_rot < dim and (dim - n_rot) % 64 == 0; index widths are powers of two >= 32.
 int64_t attn_row_bytes(RowFormat format, int dim, int n_rot);
 void encode_attn_row(RowFormat format, const float* x, int dim, int n_rot, std::byte* dst);

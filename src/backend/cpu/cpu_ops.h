@@ -1,15 +1,93 @@
-// The cpu backend: the reference with its costly operations replaced by kernels for this processor.
+// The cpu backend: every operation that costs time, cut into tasks for a thread pool and run by the kernels of this
+// processor (kernels.h). Knows tensors, rows and caches; leaves instructions to the kernels. Small decisions (routing,
+// Sinkhorn, top-k) are the reference's own code.
+//
+// Results do not depend on the cut: a task computes whole output values, each in the kernel's fixed order. Scratch grows
+// to the largest pass seen and stays, so the token loop allocates nothing.
 #pragma once
 
+#include <cstddef>
+#include <initializer_list>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
 #include "backend/reference/reference_ops.h"
 
 namespace vesta::backend {
 
 class CpuOps : public ReferenceOps {
  public:
-    explicit CpuOps(int n_thread) : ReferenceOps(n_thread) {}
+    explicit CpuOps(int n_thread) : CpuOps(n_thread, best_kernels()) {}
+    CpuOps(int n_thread, const Kernels& kernels) : ReferenceOps(n_thread), k_(kernels) {}
+
     const char* name() const override { return "cpu"; }
     quant::RowFormat row_format(quant::RowFormat wanted) const override { return wanted; }
+
+    void rms_norm(const ops::RmsNormArgs& a) override;
+    void matmul(const ops::MatmulArgs& a) override;
+    void rope(const ops::RopeArgs& a) override;
+    void swiglu(const ops::SwigluArgs& a) override;
+    void hc_collapse(const ops::HcCollapseArgs& a) override;
+    void hc_mix_out(const ops::HcMixOutArgs& a) override;
+    void combine(const ops::CombineArgs& a) override;
+    void check_finite(const ops::CheckFiniteArgs& a) override;
+
+    void compress(const ops::CompressArgs& a) override;
+    void index_select(const ops::IndexSelectArgs& a) override;
+    void attend(const ops::AttendArgs& a) override;
+
+    void latent_qkv(const ops::LatentQkvArgs& a) override;
+    void grouped_out(const ops::GroupedOutArgs& a) override;
+    void routed_experts(const ops::RoutedExpertsArgs& a) override;
+    void shared_expert(const ops::SharedExpertArgs& a) override;
+
+ private:
+    // Rows of x rounded for the integer kernels; empty when no weight of the product needs them.
+    struct Activations {
+        std::vector<int16_t> q;
+        std::vector<float> scale;
+    };
+    // A product over some rows: several weights may share x, and several products one parallel loop.
+    struct Product {
+        ops::Tensor y;
+        ops::Weight w;
+        ops::Tensor x;
+        const Activations* activations = nullptr;
+        int64_t activation_row = 0;     // where x's rows start in the activations
+        const int32_t* pick = nullptr;  // row t of y comes from row pick[t] of x and of the activations
+        int64_t n_row = 0;
+    };
+    // Cuts [0, n) into tasks of about `cost` units of work in all, and runs body(first, last).
+    template <class F>
+    void parallel(int64_t n, int64_t cost_each, F&& body);
+    void round(ops::Tensor x, Activations& out);
+    void run_products(std::span<const Product> products);
+    // y_i = W_i x for every pair, x rounded once.
+    void matmul_shared_input(ops::Tensor x, std::initializer_list<std::pair<ops::Tensor, ops::Weight>> outputs);
+
+    void decode_attn(quant::RowFormat format, const std::byte* row, int64_t dim, int64_t n_rot, float* dst) const;
+    void decode_index(quant::RowFormat format, const std::byte* row, int64_t dim, float* dst) const;
+
+    const Kernels& k_;
+    Activations x_rounded_, h_rounded_;
+    std::vector<Product> products_;
+    std::vector<int64_t> product_first_task_;
+    std::vector<int32_t> sorted_pair_, sorted_token_;  // (row, expert) pairs by expert
+    std::vector<int64_t> expert_first_;
+    std::vector<float> pair_weight_;
+    std::vector<float> window_rows_, compressed_rows_, selected_rows_, scores_, pooled_, keys_, rotation_;
+    std::vector<int32_t> order_;
+    std::vector<int64_t> slot_low_, slot_high_, slot_window_at_, slot_compressed_at_;
 };
+
+// Work below this many multiply-adds is not worth waking another thread for (about 10 µs on one core).
+constexpr int64_t kTaskWork = 1 << 16;
+
+template <class F>
+void CpuOps::parallel(int64_t n, int64_t cost_each, F&& body) {
+    const int64_t per_task = std::max<int64_t>(1, kTaskWork / std::max<int64_t>(1, cost_each));
+    const int64_t n_task = (n + per_task - 1) / per_task;
+    pool_.run(n_task, [&](int64_t task) { body(task * per_task, std::min(n, (task + 1) * per_task)); });
+}
 
 }  // namespace vesta::backend

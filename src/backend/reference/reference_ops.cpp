@@ -269,7 +269,7 @@ void ReferenceOps::index_select(const ops::IndexSelectArgs& a) {
             return;
         }
         float* q = a.q.row(t);
-        if (cache.format == quant::RowFormat::fp8 || cache.format == quant::RowFormat::fp8_exact)
+        if (quant::is_fp8(cache.format))
             for (int64_t h = 0; h < a.n_head; ++h) quant::round_index_query(q + h * a.head_dim, static_cast<int>(a.head_dim));
         std::vector<float> key(static_cast<size_t>(a.head_dim)), score(static_cast<size_t>(visible));
         for (int32_t c = 0; c < visible; ++c) {
