@@ -64,7 +64,7 @@ class Reader {
 
  private:
     static std::string shown(const json& v) {
-        return safetensors::printable(v.dump(-1, ' ', true, json::error_handler_t::replace), 60);
+        return safetensors::shown(v.dump(-1, ' ', true, json::error_handler_t::replace), 60);
     }
     const json& object_;
     std::string where_;

@@ -215,7 +215,7 @@ Result<Plan> plan(const Options& options) {
     }
     if (const std::vector<std::string> unused = index.unused(); !unused.empty()) {
         const std::string what = strf("{} tensors have no place in this model, the first is {}", unused.size(),
-                                      safetensors::printable(unused[0]));
+                                      safetensors::shown(unused[0]));
         if (!options.ignore_unknown)
             return Error{Code::unsupported, strf("{}: {}; config.json may belong to another model (--ignore-unknown "
                                                  "leaves them out)",

@@ -9,7 +9,7 @@ namespace vesta::convert {
 namespace {
 
 using nlohmann::json;
-using safetensors::printable;
+using safetensors::shown;
 
 // The three passes of the DeepSeek V3 pre-tokenizer, known in GGUF files as "joyai-llm".
 constexpr const char* kSplits[] = {
@@ -77,14 +77,14 @@ Status read_added_tokens(const json& added, uint32_t n_vocab, const std::string&
             return bad(name, "added_tokens: an entry lacks its id or content");
         const auto id = id_value.get<uint64_t>();
         if (id >= n_vocab)
-            return bad(name, strf("added token \"{}\" has id {}, but the model has only {} rows", printable(content),
-                                  id, n_vocab));
+            return bad(name, strf("added token \"{}\" has id {}, but the model has only {} rows", shown(content), id,
+                                  n_vocab));
         std::string& slot = v.tokens[id];
         if (!slot.empty() && slot != content)
-            return bad(name, strf("id {} is both \"{}\" and \"{}\"", id, printable(slot), printable(content)));
+            return bad(name, strf("id {} is both \"{}\" and \"{}\"", id, shown(slot), shown(content)));
         for (const char* rule : {"single_word", "lstrip", "rstrip"})
             if (is_true(member(a, rule)))
-                return unsupported(name, strf("added token \"{}\": {} is not supported", printable(content), rule));
+                return unsupported(name, strf("added token \"{}\": {} is not supported", shown(content), rule));
         slot = content;
         v.types[id] =
             static_cast<int32_t>(is_true(member(a, "special")) ? TokenType::control : TokenType::user_defined);
@@ -111,8 +111,8 @@ Status read_merges(const json& merges, const std::unordered_set<std::string>& kn
             return bad(name, strf("merge {} is not a pair of tokens", rank));
         for (const std::string& token : {left, right, left + right})
             if (!known.contains(token))
-                return bad(name, strf("merge {} (\"{}\" \"{}\"): \"{}\" is not in the vocabulary", rank,
-                                      printable(left), printable(right), printable(token)));
+                return bad(name, strf("merge {} (\"{}\" \"{}\"): \"{}\" is not in the vocabulary", rank, shown(left),
+                                      shown(right), shown(token)));
         v.merges.push_back(left + " " + right);
     }
     return {};
@@ -132,11 +132,11 @@ Result<Vocabulary> read_vocabulary(const json& t, uint32_t n_vocab, uint32_t eos
     for (const auto& [token, id_value] : vocab.items()) {
         if (token.empty()) return bad(name, "model.vocab has an empty token");
         if (!id_value.is_number_unsigned() || id_value.get<uint64_t>() >= n_vocab)
-            return bad(name, strf("token \"{}\" has id {}, but the model has {} rows", printable(token),
-                                  printable(id_value.dump(-1, ' ', true), 40), n_vocab));
+            return bad(name, strf("token \"{}\" has id {}, but the model has {} rows", shown(token),
+                                  shown(id_value.dump(-1, ' ', true), 40), n_vocab));
         std::string& slot = v.tokens[id_value.get<uint64_t>()];
         if (!slot.empty())
-            return bad(name, strf("tokens \"{}\" and \"{}\" share id {}", printable(slot), printable(token),
+            return bad(name, strf("tokens \"{}\" and \"{}\" share id {}", shown(slot), shown(token),
                                   id_value.get<uint64_t>()));
         slot = token;
         known.insert(token);
@@ -148,7 +148,7 @@ Result<Vocabulary> read_vocabulary(const json& t, uint32_t n_vocab, uint32_t eos
     std::unordered_set<std::string_view> spelled;
     for (uint32_t id = 0; id < n_vocab; ++id)
         if (!v.tokens[id].empty() && !spelled.insert(v.tokens[id]).second)
-            return bad(name, strf("token \"{}\" has two ids, one of them {}", printable(v.tokens[id]), id));
+            return bad(name, strf("token \"{}\" has two ids, one of them {}", shown(v.tokens[id]), id));
     for (uint32_t id = 0; id < n_vocab; ++id) {
         if (!v.tokens[id].empty()) continue;
         std::string filler = strf("<|unused {}|>", id);  // the space keeps it out of reach of any byte-level spelling

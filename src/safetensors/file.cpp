@@ -42,7 +42,7 @@ std::optional<uint64_t> checked_product(uint64_t a, uint64_t b) {
 Error bad(const std::string& file, std::string what) { return Error{Code::bad_file, strf("{}: {}", file, what)}; }
 
 Error bad_tensor(const std::string& file, std::string_view tensor, std::string_view what) {
-    return Error{Code::bad_file, strf("{}: tensor {}: {}", file, printable(tensor), what)};
+    return Error{Code::bad_file, strf("{}: tensor {}: {}", file, shown(tensor), what)};
 }
 
 // One entry of the header; `data` is everything after the header.
@@ -62,7 +62,7 @@ Result<TensorInfo> read_entry(const std::string& file, const std::string& name, 
     const std::optional<DType> type = find_dtype(type_text);
     if (!type)
         return Error{Code::unsupported,
-                     strf("{}: tensor {}: dtype \"{}\" is not known", file, printable(name), printable(type_text))};
+                     strf("{}: tensor {}: dtype \"{}\" is not known", file, shown(name), shown(type_text))};
     t.dtype = *type;
 
     if (!shape->is_array() || shape->size() > kMaxDims)
@@ -155,7 +155,7 @@ Result<File> File::parse(std::span<const std::byte> bytes, std::string name) {
         if (key == "__metadata__") {
             if (!entry.is_object()) return bad(who, "__metadata__ is not an object");
             for (const auto& [k, v] : entry.items()) {
-                if (!v.is_string()) return bad(who, strf("__metadata__ \"{}\" is not a string", printable(k)));
+                if (!v.is_string()) return bad(who, strf("__metadata__ \"{}\" is not a string", shown(k)));
                 file.metadata_[k] = v.get<std::string>();
             }
             continue;
@@ -174,9 +174,9 @@ Result<File> File::parse(std::span<const std::byte> bytes, std::string name) {
     for (const TensorInfo& t : file.tensors_) {
         const auto begin = static_cast<uint64_t>(t.bytes.data() - data.data());
         if (begin < position)
-            return bad_tensor(who, t.name,
-                              strf("its data at byte {} overlaps tensor {}, which ends at {}", begin,
-                                   printable(before->name), position));
+            return bad_tensor(
+                who, t.name,
+                strf("its data at byte {} overlaps tensor {}, which ends at {}", begin, shown(before->name), position));
         if (begin > position)
             return bad_tensor(who, t.name,
                               strf("{} bytes before its data at byte {} belong to no tensor", begin - position, begin));
@@ -185,7 +185,7 @@ Result<File> File::parse(std::span<const std::byte> bytes, std::string name) {
     }
     if (position != data.size())
         return bad(who, strf("{} bytes after the last tensor ({}) belong to no tensor", data.size() - position,
-                             before != nullptr ? printable(before->name) : "there is none"));
+                             before != nullptr ? shown(before->name) : "there is none"));
     for (size_t i = 0; i < file.tensors_.size(); ++i) file.index_.emplace(file.tensors_[i].name, i);
     return file;
 }
@@ -221,7 +221,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& path) {
             if (!shard.is_string() || !plain_file_name(shard.get_ref<const std::string&>()))
                 return bad_tensor(
                     index_path, tensor,
-                    strf("{} is not the name of a file in this folder", printable(shard.dump(-1, ' ', true))));
+                    strf("{} is not the name of a file in this folder", shown(shard.dump(-1, ' ', true))));
             shard_of[tensor] = shard.get<std::string>();
             shards.push_back(shard.get<std::string>());
         }
@@ -284,7 +284,7 @@ std::vector<const TensorInfo*> Checkpoint::tensors() const {
 std::string Checkpoint::describe(const TensorInfo& tensor) const {
     const auto it = index_.find(tensor.name);
     const std::string& file = it == index_.end() ? path_ : files_[it->second.file].name();
-    return strf("{}: tensor {}", file, printable(tensor.name));
+    return strf("{}: tensor {}", file, shown(tensor.name));
 }
 
 Status write_safetensors(const std::string& path, std::span<const OutTensor> tensors, bool overwrite) {

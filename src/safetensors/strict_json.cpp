@@ -9,12 +9,8 @@ namespace vesta::safetensors {
 
 using nlohmann::json;
 
-std::string printable(std::string_view text, size_t max_bytes) {
-    std::string clean = replace_invalid_utf8(text.substr(0, max_bytes));
-    for (char& c : clean)
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-    if (text.size() > max_bytes) clean += "...";
-    return clean;
+std::string shown(std::string_view text, size_t max_bytes) {
+    return printable(text.substr(0, max_bytes)) + (text.size() > max_bytes ? "..." : "");
 }
 
 Result<json> parse_strict_json(std::string_view text, const std::string& name, int max_depth) {
@@ -36,7 +32,7 @@ Result<json> parse_strict_json(std::string_view text, const std::string& name, i
             case json::parse_event_t::key:
                 if (problem.empty() && !open.empty()) {
                     const auto& key = parsed.get_ref<const std::string&>();
-                    if (!open.back().insert(key).second) problem = strf("key \"{}\" appears twice", printable(key));
+                    if (!open.back().insert(key).second) problem = strf("key \"{}\" appears twice", shown(key));
                 }
                 break;
             case json::parse_event_t::value:

@@ -13,7 +13,7 @@ namespace vesta::safetensors {
 // `name` is used in messages. Nesting deeper than max_depth arrays/objects is refused (a scalar has depth 0).
 Result<nlohmann::json> parse_strict_json(std::string_view text, const std::string& name, int max_depth = 16);
 
-// For messages: `text` without control bytes, cut to a length a terminal line can bear.
-std::string printable(std::string_view text, size_t max_bytes = 160);
+// For messages: printable(), cut to a length a terminal line can bear.
+std::string shown(std::string_view text, size_t max_bytes = 160);
 
 }  // namespace vesta::safetensors
