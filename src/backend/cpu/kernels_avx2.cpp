@@ -477,10 +477,14 @@ void decode_attn_fp8(const std::byte* src, int dim, int n_rot, float* dst) {
         const __m256 s = _mm256_set1_ps(e8m0(scales[b]));
         for (int i = 64 * b; i < 64 * b + 64; i += 8) _mm256_storeu_ps(dst + i, _mm256_mul_ps(s, e4m3(src + i)));
     }
-    const std::byte* rot = scales + (n_block + 7) / 8 * 8;
+    // The rotary part: int16 under one more scale byte.
+    const std::byte* rot = scales + (n_block + 1 + 7) / 8 * 8;
+    const __m256 s = _mm256_set1_ps(e8m0(scales[n_block]));
+    float* y = dst + n_nope;
     int i = 0;
-    for (; i + 8 <= n_rot; i += 8) _mm256_storeu_ps(dst + n_nope + i, F16::load(rot + 2 * i));
-    for (; i < n_rot; ++i) dst[n_nope + i] = _cvtsh_ss(load_u16(rot + 2 * i));
+    for (; i + 8 <= n_rot; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(s, _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load16(rot + 2 * i)))));
+    for (; i < n_rot; ++i) y[i] = _mm256_cvtss_f32(s) * static_cast<float>(static_cast<int16_t>(load_u16(rot + 2 * i)));
 }
 
 void decode_index_fp8(const std::byte* src, int dim, float* dst) {
