@@ -178,19 +178,27 @@ struct Bf16 {
     }
 };
 
-// Adds the products of n elements to the running sums of an R × C tile. A rest of fewer than eight elements is padded
-// with zeros, in w and in x, so it is one more step of the same kind.
+// Adds the products of n elements to the running sums of an R × C tile, and meanwhile fetches the bytes `ahead` of w.
+// A rest of fewer than eight elements is padded with zeros, in w and in x, so it is one more step of the same kind.
 template <class F, int R, int C>
-void add_products(__m256 (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n) {
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8) {
+void add_products(__m256 (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n,
+                  int64_t ahead) {
+    constexpr int64_t kLine = 64 / F::kBytes;  // elements in a cache line
+    const auto step = [&](int64_t at) {
         __m256 v[C];
-        for (int c = 0; c < C; ++c) v[c] = _mm256_loadu_ps(x[c] + i);
+        for (int c = 0; c < C; ++c) v[c] = _mm256_loadu_ps(x[c] + at);
         for (int r = 0; r < R; ++r) {
-            const __m256 u = F::load(w[r] + i * F::kBytes);
+            const __m256 u = F::load(w[r] + at * F::kBytes);
             for (int c = 0; c < C; ++c) acc[r][c] = _mm256_fmadd_ps(u, v[c], acc[r][c]);
         }
+    };
+    int64_t i = 0;
+    for (; i + kLine <= n; i += kLine) {
+        for (int r = 0; r < R; ++r)
+            _mm_prefetch(reinterpret_cast<const char*>(w[r] + i * F::kBytes + ahead), _MM_HINT_T0);
+        for (int64_t at = i; at < i + kLine; at += 8) step(at);
     }
+    for (; i + 8 <= n; i += 8) step(i);
     if (i == n) return;
     const auto rest = static_cast<size_t>(n - i);
     for (int r = 0; r < R; ++r) {
@@ -215,7 +223,7 @@ void tile_f32(const MatmulTask& m, int64_t o, int64_t t) {
         x[c] = m.x + row_of(m, t + c) * m.x_stride;
         for (int r = 0; r < R; ++r) acc[r][c] = _mm256_setzero_ps();
     }
-    add_products<F, R, C>(acc, w, x, m.n_in);
+    add_products<F, R, C>(acc, w, x, m.n_in, o + 2 * R <= m.n_out ? R * m.w_stride : 0);
     for (int r = 0; r < R; ++r)
         for (int c = 0; c < C; ++c) m.y[(t + c) * m.y_stride + o + r] = fold(acc[r][c]);
 }
@@ -252,7 +260,7 @@ void columns_decoded(__m256 (*sums)[R], const float (&piece)[R][256], const Matm
                 x[c] = m.x + row_of(m, t + c) * m.x_stride + i;
                 for (int r = 0; r < R; ++r) acc[r][c] = sums[c][r];
             }
-            add_products<F32, R, C>(acc, w, x, n);
+            add_products<F32, R, C>(acc, w, x, n, 0);
             for (int c = 0; c < C; ++c)
                 for (int r = 0; r < R; ++r) sums[c][r] = acc[r][c];
         }
