@@ -25,7 +25,7 @@ float fold(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// --- activations ----------------------------------------------------------------------------------------------------
+// --- activations --------------------
 
 __m256i magnitude_bits(__m256 x) { return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff)); }
 
@@ -60,8 +60,7 @@ void quantize_a16(const float* x, int64_t n, int16_t* q, float* scale) {
     }
 }
 
-// --- matmul with a16 activations
-// --------------------------------------------------------------------------------------
+// --- matmul with a16 activations --------------------
 
 __m256i widen(__m128i bytes) { return _mm256_cvtepi8_epi16(bytes); }
 __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
@@ -100,9 +99,13 @@ struct Mxfp4 {
 
 // R rows of W by C rows of x. Per block and output: 32 exact products summed into eight int32, then one fma with the
 // product of the two scales.
+//
+// The rows after these are fetched meanwhile: a row is about one page, and the processor's own prefetch stops at pages.
+// Without it one thread read q8_0 at 6 GB/s instead of 31 (EPYC, Zen 5, busy machine).
 template <class F, int R, int C>
 void tile_a16(const MatmulTask& m, int64_t o, int64_t t) {
     const int64_t n_block = m.n_in / kA16Block;
+    const int64_t ahead = o + 2 * R <= m.n_out ? R * m.w_stride : 0;
     const std::byte* w[R];
     const int16_t* q[C];
     const float* scale[C];
@@ -115,16 +118,17 @@ void tile_a16(const MatmulTask& m, int64_t o, int64_t t) {
         for (int r = 0; r < R; ++r) acc[r][c] = _mm256_setzero_ps();
     }
     for (int64_t b = 0; b < n_block; ++b) {
-        __m256i low[R], high[R];
-        __m256 d[R];
-        for (int r = 0; r < R; ++r) d[r] = _mm256_set1_ps(F::unpack(w[r] + b * F::kBytes, low[r], high[r]));
-        for (int c = 0; c < C; ++c) {
-            const auto* x = reinterpret_cast<const __m256i*>(q[c] + b * kA16Block);
-            const __m256i x0 = _mm256_loadu_si256(x), x1 = _mm256_loadu_si256(x + 1);
-            const __m256 dx = _mm256_broadcast_ss(scale[c] + b);
-            for (int r = 0; r < R; ++r) {
-                const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(low[r], x0), _mm256_madd_epi16(high[r], x1));
-                acc[r][c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(d[r], dx), acc[r][c]);
+        for (int r = 0; r < R; ++r) {
+            const std::byte* block = w[r] + b * F::kBytes;
+            _mm_prefetch(reinterpret_cast<const char*>(block + ahead), _MM_HINT_T0);
+            __m256i low, high;
+            const __m256 d = _mm256_set1_ps(F::unpack(block, low, high));
+            for (int c = 0; c < C; ++c) {
+                const auto* x = reinterpret_cast<const __m256i*>(q[c] + b * kA16Block);
+                const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(low, _mm256_loadu_si256(x)),
+                                                     _mm256_madd_epi16(high, _mm256_loadu_si256(x + 1)));
+                const __m256 scales = _mm256_mul_ps(d, _mm256_broadcast_ss(scale[c] + b));
+                acc[r][c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scales, acc[r][c]);
             }
         }
     }
@@ -157,8 +161,7 @@ void matmul_a16(const MatmulTask& m) {
     }
 }
 
-// --- matmul with f32 activations
-// --------------------------------------------------------------------------------------
+// --- matmul with f32 activations --------------------
 
 struct F32 {
     static constexpr int64_t kBytes = 4;
@@ -175,19 +178,27 @@ struct Bf16 {
     }
 };
 
-// Adds the products of n elements to the running sums of an R × C tile. A rest of fewer than eight elements is padded
-// with zeros, in w and in x, so it is one more step of the same kind.
+// Adds the products of n elements to the running sums of an R × C tile, and meanwhile fetches the bytes `ahead` of w.
+// A rest of fewer than eight elements is padded with zeros, in w and in x, so it is one more step of the same kind.
 template <class F, int R, int C>
-void add_products(__m256 (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n) {
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8) {
+void add_products(__m256 (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n,
+                  int64_t ahead) {
+    constexpr int64_t kLine = 64 / F::kBytes;  // elements in a cache line
+    const auto step = [&](int64_t at) {
         __m256 v[C];
-        for (int c = 0; c < C; ++c) v[c] = _mm256_loadu_ps(x[c] + i);
+        for (int c = 0; c < C; ++c) v[c] = _mm256_loadu_ps(x[c] + at);
         for (int r = 0; r < R; ++r) {
-            const __m256 u = F::load(w[r] + i * F::kBytes);
+            const __m256 u = F::load(w[r] + at * F::kBytes);
             for (int c = 0; c < C; ++c) acc[r][c] = _mm256_fmadd_ps(u, v[c], acc[r][c]);
         }
+    };
+    int64_t i = 0;
+    for (; i + kLine <= n; i += kLine) {
+        for (int r = 0; r < R; ++r)
+            _mm_prefetch(reinterpret_cast<const char*>(w[r] + i * F::kBytes + ahead), _MM_HINT_T0);
+        for (int64_t at = i; at < i + kLine; at += 8) step(at);
     }
+    for (; i + 8 <= n; i += 8) step(i);
     if (i == n) return;
     const auto rest = static_cast<size_t>(n - i);
     for (int r = 0; r < R; ++r) {
@@ -212,7 +223,7 @@ void tile_f32(const MatmulTask& m, int64_t o, int64_t t) {
         x[c] = m.x + row_of(m, t + c) * m.x_stride;
         for (int r = 0; r < R; ++r) acc[r][c] = _mm256_setzero_ps();
     }
-    add_products<F, R, C>(acc, w, x, m.n_in);
+    add_products<F, R, C>(acc, w, x, m.n_in, o + 2 * R <= m.n_out ? R * m.w_stride : 0);
     for (int r = 0; r < R; ++r)
         for (int c = 0; c < C; ++c) m.y[(t + c) * m.y_stride + o + r] = fold(acc[r][c]);
 }
@@ -249,7 +260,7 @@ void columns_decoded(__m256 (*sums)[R], const float (&piece)[R][256], const Matm
                 x[c] = m.x + row_of(m, t + c) * m.x_stride + i;
                 for (int r = 0; r < R; ++r) acc[r][c] = sums[c][r];
             }
-            add_products<F32, R, C>(acc, w, x, n);
+            add_products<F32, R, C>(acc, w, x, n, 0);
             for (int c = 0; c < C; ++c)
                 for (int r = 0; r < R; ++r) sums[c][r] = acc[r][c];
         }
@@ -283,23 +294,24 @@ void matmul_decoded(const MatmulTask& m, const quant::Format& format) {
     }
 }
 
-// --- attention's value half
-// ---------------------------------------------------------------------------------------------
+// --- attention's value half --------------------
 
-// H mixtures by V vectors of eight columns.
+// Adds `n` rows from `first` on to H mixtures of V vectors of eight columns.
 template <int H, int V>
-void tile_mix(const MixTask& m, int64_t h, int64_t d) {
+void tile_mix(const MixTask& m, int64_t h, int64_t d, int64_t first, int64_t n) {
+    const bool from_y = m.accumulate || first > 0;
     __m256 acc[H][V];
     for (int k = 0; k < H; ++k)
         for (int v = 0; v < V; ++v)
-            acc[k][v] = m.accumulate ? _mm256_loadu_ps(m.y + (h + k) * m.y_stride + d + 8 * v) : _mm256_setzero_ps();
-    const float* row = m.rows + d;
-    for (int64_t i = 0; i < m.n_row; ++i, row += m.row_stride) {
+            acc[k][v] = from_y ? _mm256_loadu_ps(m.y + (h + k) * m.y_stride + d + 8 * v) : _mm256_setzero_ps();
+    const float* row = m.rows + first * m.row_stride + d;
+    const float* p = m.p + h * m.p_stride + first;
+    for (int64_t i = 0; i < n; ++i, row += m.row_stride) {
         __m256 x[V];
         for (int v = 0; v < V; ++v) x[v] = _mm256_loadu_ps(row + 8 * v);
         for (int k = 0; k < H; ++k) {
-            const __m256 p = _mm256_broadcast_ss(m.p + (h + k) * m.p_stride + i);
-            for (int v = 0; v < V; ++v) acc[k][v] = _mm256_fmadd_ps(p, x[v], acc[k][v]);
+            const __m256 share = _mm256_broadcast_ss(p + k * m.p_stride + i);
+            for (int v = 0; v < V; ++v) acc[k][v] = _mm256_fmadd_ps(share, x[v], acc[k][v]);
         }
     }
     for (int k = 0; k < H; ++k)
@@ -307,15 +319,15 @@ void tile_mix(const MixTask& m, int64_t h, int64_t d) {
 }
 
 template <int H>
-void rows_mix(const MixTask& m, int64_t h) {
+void rows_mix(const MixTask& m, int64_t h, int64_t first, int64_t n) {
     int64_t d = 0;
-    for (; d + 16 <= m.n_col; d += 16) tile_mix<H, 2>(m, h, d);
-    for (; d + 8 <= m.n_col; d += 8) tile_mix<H, 1>(m, h, d);
+    for (; d + 16 <= m.n_col; d += 16) tile_mix<H, 2>(m, h, d, first, n);
+    for (; d + 8 <= m.n_col; d += 8) tile_mix<H, 1>(m, h, d, first, n);
     for (; d < m.n_col; ++d) {
         for (int k = 0; k < H; ++k) {
             float& y = m.y[(h + k) * m.y_stride + d];
-            float sum = m.accumulate ? y : 0.0f;
-            for (int64_t i = 0; i < m.n_row; ++i)
+            float sum = m.accumulate || first > 0 ? y : 0.0f;
+            for (int64_t i = first; i < first + n; ++i)
                 sum = __builtin_fmaf(m.p[(h + k) * m.p_stride + i], m.rows[i * m.row_stride + d], sum);
             y = sum;
         }
@@ -323,13 +335,20 @@ void rows_mix(const MixTask& m, int64_t h) {
 }
 
 void mix(const MixTask& m) {
-    int64_t h = 0;
-    for (; h + 4 <= m.n_mix; h += 4) rows_mix<4>(m, h);
-    for (; h < m.n_mix; ++h) rows_mix<1>(m, h);
+    // 16 rows of 512 are 32 KiB: they stay in L1 while every mixture passes over them. A column of all rows at once
+    // would not: lines a power of two apart share a few cache sets.
+    constexpr int64_t kRows = 16;
+    int64_t first = 0;
+    do {
+        const int64_t n = smaller(kRows, m.n_row - first);
+        int64_t h = 0;
+        for (; h + 4 <= m.n_mix; h += 4) rows_mix<4>(m, h, first, n);
+        for (; h < m.n_mix; ++h) rows_mix<1>(m, h, first, n);
+        first += kRows;
+    } while (first < m.n_row);
 }
 
-// --- elementwise and reductions
-// -----------------------------------------------------------------------------------------
+// --- elementwise and reductions --------------------
 
 // Loads and stores of the last n < 8 elements; missing lanes read as zero.
 __m256i first_lanes(int64_t n) {
@@ -436,8 +455,7 @@ void swiglu(float* y, const float* gate, const float* up, float clamp, float sca
     });
 }
 
-// --- cache rows
-// -----------------------------------------------------------------------------------------------------------
+// --- cache rows --------------------
 
 float e8m0(std::byte code) {
     const auto e = static_cast<uint32_t>(code);
@@ -467,13 +485,14 @@ void decode_attn_fp8(const std::byte* src, int dim, int n_rot, float* dst) {
         const __m256 s = _mm256_set1_ps(e8m0(scales[b]));
         for (int i = 64 * b; i < 64 * b + 64; i += 8) _mm256_storeu_ps(dst + i, _mm256_mul_ps(s, e4m3(src + i)));
     }
+    // The rotary part: int16 under one more scale byte.
     const std::byte* rot = scales + (n_block + 1 + 7) / 8 * 8;
     const __m256 s = _mm256_set1_ps(e8m0(scales[n_block]));
+    float* y = dst + n_nope;
     int i = 0;
     for (; i + 8 <= n_rot; i += 8)
-        _mm256_storeu_ps(dst + n_nope + i, _mm256_mul_ps(s, _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load16(rot + 2 * i)))));
-    for (; i < n_rot; ++i)
-        dst[n_nope + i] = e8m0(scales[n_block]) * static_cast<float>(static_cast<int16_t>(load_u16(rot + 2 * i)));
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(s, _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load16(rot + 2 * i)))));
+    for (; i < n_rot; ++i) y[i] = _mm256_cvtss_f32(s) * static_cast<float>(static_cast<int16_t>(load_u16(rot + 2 * i)));
 }
 
 void decode_index_fp8(const std::byte* src, int dim, float* dst) {
