@@ -183,14 +183,14 @@ Status tokenize_main(const Arguments& args) {
     return {};
 }
 
-constexpr const char* kExamples =
+constexpr const char* kNotes =
     "output: one line per token, its id and its bytes in quotes; no BOS is added, no newline trimmed.\n"
     "\nexamples:\n"
-    "  vesta tokenize -m M.gguf \"Where is Rome?\"             a line per token\n"
-    "  vesta tokenize -m M.gguf -f chapter.txt --ids | wc -w  how many tokens\n"
+    "  vesta tokenize -m M.gguf \"Where is Rome?\"                a line per token\n"
+    "  vesta tokenize -m M.gguf -f chapter.txt --ids | wc -w    how many tokens\n"
     "  vesta tokenize -m M.gguf --specials \"<think>hm</think>\"  markers become their tokens\n"
-    "  vesta tokenize -m M.gguf --decode 19923 14 2058 3      back to text\n"
-    "  vesta tokenize -m M.gguf --json < request.txt          for programs\n";
+    "  vesta tokenize -m M.gguf --decode 19923 14 2058 3        back to text\n"
+    "  vesta tokenize -m M.gguf --json < request.txt            for programs\n";
 
 }  // namespace
 
@@ -207,7 +207,7 @@ int cmd_tokenize(int argc, char** argv) {
                      "markers in the text (<think>, <｜User｜>, ...) become special tokens; without "
                      "it they are ordinary text, as in a user's message");
     app.add_flag("--decode", args.decode, "turn ids into text")->excludes(ids)->excludes(specials);
-    app.footer(kExamples);
+    app.footer(kNotes);
     try {
         app.parse(argc, argv);
         if (!args.words.empty() && *file) throw CLI::ExcludesError("TEXT", "--file");

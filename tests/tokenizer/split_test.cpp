@@ -233,6 +233,11 @@ TEST(Splitter, TildeIsASymbol) {  // engines whose tables leave it without a cla
     EXPECT_EQ(split("x ~y"), (std::vector<std::string>{"x", " ~", "y"}));
 }
 
+TEST(Splitter, TheExampleInTheDocumentation) {  // docs/tokenizer.md
+    EXPECT_EQ(split("Hello  world, 12345 中文!"),
+              (std::vector<std::string>{"Hello", " ", " world", ",", " ", "123", "45", " ", "中文", "!"}));
+}
+
 TEST(Splitter, LongRunsTakeOnePieceEach) {  // and return promptly: a quadratic matcher needs minutes here
     const std::string spaces(1 << 20, ' '), stray(1 << 20, '\xFF');
     EXPECT_EQ(split(spaces).size(), 1u);
