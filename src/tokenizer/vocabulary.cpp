@@ -18,7 +18,7 @@ constexpr size_t kMaxTokens = size_t{1} << 24;  // 130 times the largest vocabul
 constexpr uint32_t kNotMade = MergeTable::kNoRank;
 
 // A token string in a message: short and printable, whatever the file holds.
-std::string quoted(std::string_view s) {
+std::string in_quotes(std::string_view s) {
     constexpr size_t kShown = 40;
     return strf("'{}{}'", printable(s.substr(0, kShown)), s.size() > kShown ? "…" : "");
 }
@@ -99,7 +99,7 @@ Status Tokenizer::Data::index_tokens(const std::string& name) {
     if (const auto twins = index.build(tokens))
         return Error{Code::bad_file,
                      strf("{}: tokens {} and {} are both {}; token strings must be distinct", name, twins->first,
-                          twins->second, quoted(tokens[static_cast<size_t>(twins->first)]))};
+                          twins->second, in_quotes(tokens[static_cast<size_t>(twins->first)]))};
     for (int b = 0; b < 256; ++b) {
         std::string spelling;
         append_utf8(spelling, kByteAlphabet.code_point_of[static_cast<size_t>(b)]);
@@ -107,7 +107,7 @@ Status Tokenizer::Data::index_tokens(const std::string& name) {
         if (id < 0)
             return Error{Code::bad_file, strf("{}: no token for byte 0x{:02X} (spelled {}); a byte-level vocabulary "
                                               "has one for each of the 256 bytes",
-                                              name, b, quoted(spelling))};
+                                              name, b, in_quotes(spelling))};
         byte_ids[static_cast<size_t>(b)] = id;
     }
     return {};
@@ -127,21 +127,21 @@ Status Tokenizer::Data::index_merges(const std::string& name, const std::vector<
             merge.find(' ', space + 1) != std::string_view::npos)
             return Error{Code::bad_file, strf("{}: merge {} is {}; expected two token strings with one space between "
                                               "them",
-                                              name, rank, quoted(merge))};
+                                              name, rank, in_quotes(merge))};
         const std::string_view part[2] = {merge.substr(0, space), merge.substr(space + 1)};
         joined.assign(part[0]).append(part[1]);
         const int32_t left = index.find(tokens, part[0]), right = index.find(tokens, part[1]);
         const int32_t result = index.find(tokens, joined);
         if (left < 0 || right < 0 || result < 0)
             return Error{Code::bad_file,
-                         strf("{}: merge {} ({}): {} is not in the vocabulary", name, rank, quoted(merge),
-                              quoted(left < 0    ? part[0]
-                                     : right < 0 ? part[1]
-                                                 : joined))};
+                         strf("{}: merge {} ({}): {} is not in the vocabulary", name, rank, in_quotes(merge),
+                              in_quotes(left < 0    ? part[0]
+                                        : right < 0 ? part[1]
+                                                    : joined))};
         const uint32_t earlier = merges.insert(left, right, {rank, result});
         if (earlier != MergeTable::kNoRank)
             return Error{Code::bad_file, strf("{}: merge {} ({}) repeats merge {}; its rank would be ambiguous", name,
-                                              rank, quoted(merge), earlier)};
+                                              rank, in_quotes(merge), earlier)};
         uint32_t& maker = made_by[static_cast<size_t>(result)];
         maker = std::min(maker, rank);
     }
@@ -189,7 +189,7 @@ Status Tokenizer::Data::find_specials(const std::string& name, std::span<const i
             const std::string source = is_byte[id] ? "it is a byte token" : strf("merge {} makes it", made_by[id]);
             return Error{Code::bad_file, strf("{}: token {} {} cannot be special ({}), because {}: ordinary text would "
                                               "turn into it",
-                                              name, id, quoted(tokens[id]), because[id], source)};
+                                              name, id, in_quotes(tokens[id]), because[id], source)};
         }
         if (because[id] != nullptr) special[id] = true;
         if (special[id]) ids.push_back(static_cast<int32_t>(id));
