@@ -25,8 +25,8 @@ struct Options {
     std::string from;  // the checkpoint's folder
     Recipe recipe;
     std::string dialect = "dsv4";  // how prompts are written for this model; chat reads it from the file
-    std::string model_name;        // general.name; empty: the folder's name
-    std::string version;           // of the converter, for the file's provenance keys
+    std::string model_name{};      // general.name; empty: the folder's name
+    std::string version{};         // of the converter, for the file's provenance keys
     bool ignore_unknown = false;   // leave tensors out that no GGUF name is known for, instead of refusing
 };
 
