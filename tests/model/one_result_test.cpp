@@ -15,7 +15,7 @@ using quant::RowFormat;
 using test::ModelRunner;
 
 struct Model {
-    explicit Model(const std::string& name, int n_thread = 2) {
+    explicit Model(const std::string& name, int n_thread = 1) {
         const std::string dir = std::string(VESTA_TEST_DATA) + "/" + name;
         ids = test::Golden(dir + "/golden.safetensors").ints("ids");
         path = test::converted(dir, "native");
