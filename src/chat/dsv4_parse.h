@@ -1,8 +1,10 @@
 // Model text of a DeepSeek V4 model -> reasoning, content and tool calls, tolerant of what models and samplers really
-// produce (docs/chat.md lists the rules). One push parser serves both uses: feed it pieces as they are decoded and forward
-// its events, or feed it everything and take the result. The result does not depend on how the text was cut into pieces.
+// produce (docs/chat.md lists the rules). One push parser serves both uses: feed it pieces as they are decoded and
+// forward its events, or feed it everything and take the result. The result does not depend on how the text was cut
+// into pieces.
 //
-// Input may be any bytes; output is always valid UTF-8 (a byte that is not becomes U+FFFD). Work is linear in the input.
+// Input may be any bytes; output is always valid UTF-8 (a byte that is not becomes U+FFFD). Work is linear in the
+// input.
 #pragma once
 
 #include <cstddef>
@@ -39,14 +41,15 @@ struct ParsedOutput {
     std::string reasoning;
     std::string content;
     std::vector<ParsedCall> tool_calls;  // complete calls only
-    bool recovered = false;              // markup was not as it should be and something was rescued or given up; see notes
-    bool unterminated = false;           // the output ended inside a call section
-    bool reasoning_open = false;         // the output ended before reasoning was closed (and no call was rescued from it)
-    std::vector<std::string> notes;      // for the log: what was wrong and where; at most 16
+    bool recovered = false;          // markup was not as it should be and something was rescued or given up; see notes
+    bool unterminated = false;       // the output ended inside a call section
+    bool reasoning_open = false;     // the output ended before reasoning was closed (and no call was rescued from it)
+    std::vector<std::string> notes;  // for the log: what was wrong and where; at most 16
 };
 
-// What a stream sends. Texts are complete characters. Fragments of one call's call_arguments concatenate to its arguments
-// (with one exception: a repeated key is sent twice and is kept once in ParsedCall; JSON readers take the last).
+// What a stream sends. Texts are complete characters. Fragments of one call's call_arguments concatenate to its
+// arguments (with one exception: a repeated key is sent twice and is kept once in ParsedCall; JSON readers take the
+// last).
 struct OutputEvent {
     enum class Kind { reasoning, content, call_begin, call_arguments, call_end, call_dropped };
     Kind kind;

@@ -1,8 +1,8 @@
 // Renders a conversation as a DeepSeek V4 prompt, byte for byte as DeepSeek's own encoder does (docs/chat.md).
 //
-// The result is a list of segments, not a string: markers that this code writes are control segments, everything that came
-// from a person, a tool, a file or the model's past is text, and the tokenizer never looks for markers in text. A user who
-// types a role marker has typed some characters.
+// The result is a list of segments, not a string: markers that this code writes are control segments, everything that
+// came from a person, a tool, a file or the model's past is text, and the tokenizer never looks for markers in text. A
+// user who types a role marker has typed some characters.
 #pragma once
 
 #include <string>
@@ -20,7 +20,8 @@ struct RenderOptions {
     Dialect dialect = Dialect::dsv4;
     Mode mode = Mode::thinking;
     Effort effort = Effort::unset;
-    bool drop_thinking = true;  // forget the reasoning of turns before the last user turn; off by itself when tools are defined
+    bool drop_thinking =
+        true;  // forget the reasoning of turns before the last user turn; off by itself when tools are defined
     bool add_bos = true;
 
     // Vesta's repairs, where the official encoder fails or writes a prompt that a model cannot continue. With false the

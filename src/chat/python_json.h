@@ -1,8 +1,10 @@
-// JSON as Python's json.dumps(value, ensure_ascii=False) prints it, which is what DeepSeek's prompts contain. The scanner
-// keeps every value's own text, so integers of any size, key order and everything else survive that a usual DOM loses.
+// JSON as Python's json.dumps(value, ensure_ascii=False) prints it, which is what DeepSeek's prompts contain. The
+// scanner keeps every value's own text, so integers of any size, key order and everything else survive that a usual DOM
+// loses.
 //
-// Strict RFC 8259 (Python also reads NaN and Infinity; they are refused here), UTF-8 checked, nesting limited. An escape
-// that makes half a surrogate pair is refused: it has no UTF-8 form, and Python too fails when it encodes such a prompt.
+// Strict RFC 8259 (Python also reads NaN and Infinity; they are refused here), UTF-8 checked, nesting limited. An
+// escape that makes half a surrogate pair is refused: it has no UTF-8 form, and Python too fails when it encodes such a
+// prompt.
 #pragma once
 
 #include <string>
@@ -43,12 +45,13 @@ struct JsonMember {
 // The whole text must be one JSON value.
 Result<JsonValue> scan_json(std::string_view text);
 
-// ", " and ": " as separators, non-ASCII raw, floats as repr() writes them, -0 as 0 and 1e999 as Infinity as Python does.
+// ", " and ": " as separators, non-ASCII raw, floats as repr() writes them, -0 as 0 and 1e999 as Infinity as Python
+// does.
 void append_python_json(std::string& out, const JsonValue& value);
 std::string python_json(const JsonValue& value);
 
-// The characters of `text` escaped for the inside of a JSON string (quotes not added). `text` should be valid UTF-8; bytes
-// are copied as they are.
+// The characters of `text` escaped for the inside of a JSON string (quotes not added). `text` should be valid UTF-8;
+// bytes are copied as they are.
 void append_json_escaped(std::string& out, std::string_view text);
 
 }  // namespace vesta::chat
