@@ -273,7 +273,7 @@ void SectionParser::close_parameter() {
     } else {
         // Sent as it was written when it is JSON; otherwise as a string, so that the arguments can always be read.
         std::string value = replace_invalid_utf8(value_);
-        if (!scan_json(value).ok()) {
+        if (!scan_json(value, kMaxJsonDepth - 1).ok()) {
             note(strf("call of '{}': the value of '{}' is not JSON, sent as a string", call_.name, key_));
             repaired_ = true;
             value = quoted_json(value);

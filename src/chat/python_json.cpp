@@ -78,7 +78,7 @@ std::string decode_string(std::string_view body) {
 
 class Scanner {
  public:
-    explicit Scanner(std::string_view text) : text_(text) {}
+    Scanner(std::string_view text, int max_depth) : text_(text), max_depth_(max_depth) {}
 
     Result<JsonValue> document() {
         skip_space();
@@ -105,9 +105,9 @@ class Scanner {
     }
 
     Status scan(JsonValue& value, int depth) {
-        if (depth > kMaxJsonDepth)
+        if (depth > max_depth_)
             return Error{Code::invalid_argument,
-                         strf("JSON: nested deeper than {} levels at byte {}", kMaxJsonDepth, at_)};
+                         strf("JSON: nested deeper than {} levels at byte {}", max_depth_, at_)};
         const size_t begin = at_;
         switch (peek()) {
             case '{':
@@ -278,6 +278,7 @@ class Scanner {
     }
 
     std::string_view text_;
+    const int max_depth_;
     size_t at_ = 0;
 };
 
@@ -382,7 +383,7 @@ std::string JsonValue::text() const {
     return decode_string(raw.substr(1, raw.size() - 2));
 }
 
-Result<JsonValue> scan_json(std::string_view text) { return Scanner(text).document(); }
+Result<JsonValue> scan_json(std::string_view text, int max_depth) { return Scanner(text, max_depth).document(); }
 
 void append_python_json(std::string& out, const JsonValue& value) {
     switch (value.kind) {

@@ -42,8 +42,8 @@ struct JsonMember {
     JsonValue value;
 };
 
-// The whole text must be one JSON value.
-Result<JsonValue> scan_json(std::string_view text);
+// The whole text must be one JSON value. A smaller limit leaves room for putting the value into another one.
+Result<JsonValue> scan_json(std::string_view text, int max_depth = kMaxJsonDepth);
 
 // ", " and ": " as separators, non-ASCII raw, floats as repr() writes them, -0 as 0 and 1e999 as Infinity as Python
 // does.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "base/utf8.h"
 #include "parse_helpers.h"
@@ -454,20 +455,14 @@ TEST(KnownFailures, C2InvalidUtf8BecomesReplacementCharacters) {
 
 // ---- hostile input ----
 
-// Fed byte by byte, so that a step that looks at (or copies) everything held back would cost 10^11 byte operations:
-// half a minute or more. Linear work takes well below a second, also under sanitizers and load.
-void expect_linear(const std::string& head, const std::string& unit, const ParseOptions& options) {
-    std::string text = head;
-    while (text.size() < (size_t{1} << 19)) text += unit;
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_LE(parse_pieces(text, 1, options).output.notes.size(), 16u);
-    while (text.size() < (size_t{1} << 20)) text += unit;
-    EXPECT_LE(parse_output(text, options).notes.size(), 16u);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    EXPECT_LT(seconds, 8.0) << head.substr(0, 60) << " ... " << unit.substr(0, 60);
+std::string repeat(std::string text, const std::string& unit, size_t bytes) {
+    while (text.size() < bytes) text += unit;
+    return text;
 }
 
 TEST(Hostile, AMegabyteOfAnyMarkerIsLinear) {
+    constexpr size_t kMegabyte = size_t{1} << 20;
+    const std::string value = kWrap + "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"";
     const std::vector<std::string> units = {
         "<",
         "</",
@@ -494,14 +489,41 @@ TEST(Hostile, AMegabyteOfAnyMarkerIsLinear) {
         "\"",
         "=\"",
     };
-    const std::string open_value = kWrap + "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"";
+    const std::vector<std::string> heads = {
+        "", kWrap, value + "true\">", value + "false\">", "<｜DSML｜invoke ", kWrap + "<｜DSML｜invoke name=\""};
+    const auto start = std::chrono::steady_clock::now();
     for (const std::string& unit : units)
-        for (const Mode mode : {Mode::chat, Mode::thinking}) expect_linear("", unit, any_tool(mode));
-    for (const std::string& head : std::vector<std::string>{kWrap, open_value + "true\">", open_value + "false\">",
-                                                            "<｜DSML｜invoke ", kWrap + "<｜DSML｜invoke name=\""})
-        for (const std::string& unit :
-             {std::string("<"), std::string("x"), kCall, std::string("&lt;/｜DSML｜parameter>")})
-            for (const Mode mode : {Mode::chat, Mode::thinking}) expect_linear(head, unit, any_tool(mode));
+        for (const Mode mode : {Mode::chat, Mode::thinking})
+            EXPECT_LE(parse_output(repeat("", unit, kMegabyte), any_tool(mode)).notes.size(), 16u);
+    for (const std::string& head : heads)
+        for (const std::string& unit : units)
+            EXPECT_LE(parse_output(repeat(head, unit, kMegabyte / 16), any_tool(Mode::thinking)).notes.size(), 16u);
+    // 60 MB; one step that is quadratic in a megabyte would be 10^12 byte operations.
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 60.0);
+}
+
+// Where text is held back, fed byte by byte: looking at (or copying) all of it again for each byte would be 10^11 byte
+// operations, half a minute or more.
+TEST(Hostile, HoldingBackIsLinear) {
+    constexpr size_t kHalf = size_t{1} << 19;
+    const std::string parameter_start = "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"";
+    const std::vector<std::tuple<Mode, std::string, std::string>> held = {
+        {Mode::chat, "", " "},                                       // white space that a section may swallow
+        {Mode::thinking, "r", "\n"},                                 // newlines before </think>
+        {Mode::chat, "", kWrap},                                     // a section without calls
+        {Mode::chat, kWrap + parameter_start + "false\">", "1"},     // a JSON value
+        {Mode::chat, parameter_start + "true\">", "x"},              // a bare invoke
+        {Mode::thinking, kWrap + parameter_start + "true\">", "x"},  // a section inside reasoning
+    };
+    for (const auto& [mode, head, unit] : held) {
+        const std::string text = repeat(head, unit, kHalf);
+        const auto start = std::chrono::steady_clock::now();
+        const ParsedOutput out = parse_pieces(text, 1, any_tool(mode)).output;
+        EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10.0)
+            << head << unit;
+        EXPECT_TRUE(out.tool_calls.empty());
+        EXPECT_GE(out.reasoning.size() + out.content.size(), text.size() - 1);  // all of it comes out as text
+    }
 }
 
 TEST(Hostile, ManyParametersAndCallsAreLinear) {
