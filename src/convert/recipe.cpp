@@ -1,5 +1,7 @@
 #include "convert/recipe.h"
 
+#include <algorithm>
+
 namespace vesta::convert {
 namespace {
 
@@ -49,10 +51,10 @@ bool matches(std::string_view pattern, std::string_view text) {
 }
 
 std::optional<Type> Recipe::type_for(std::string_view gguf_name) const {
-    for (const Rule& r : rules)
-        if (matches(r.pattern, gguf_name)) return r.type;
-    VESTA_CHECK(!"a recipe must end with a rule for everything");
-    return std::nullopt;
+    const auto rule =
+        std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return matches(r.pattern, gguf_name); });
+    VESTA_CHECK(rule != rules.end());
+    return rule->type;
 }
 
 std::span<const Recipe> recipes() { return table(); }
