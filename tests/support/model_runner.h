@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,28 @@ class ModelRunner {
         s.cache = std::move(cache).value();
         s.workspace = model_->new_workspace(chunk, chunk, n_ctx);
         return s;
+    }
+
+    // Makes `to` a copy of `from`, which was started with the same options: a session's cache is all its state.
+    void copy_state(const Sequence& from, Sequence& to) const {
+        for (int64_t i = 0; i < from.cache->n_layer(); ++i) {
+            const ops::LayerCache &a = from.cache->layer(i), &b = to.cache->layer(i);
+            const auto rows = [](const ops::RowStore& x, const ops::RowStore& y) {
+                if (x.data != nullptr) std::memcpy(y.data, x.data, static_cast<size_t>(x.row_bytes * x.capacity));
+            };
+            const auto frontier = [](const ops::Frontier& x, const ops::Frontier& y) {
+                if (x.c == nullptr) return;
+                std::memcpy(y.c, x.c, static_cast<size_t>(x.width * x.capacity) * sizeof(float));
+                std::memcpy(y.z, x.z, static_cast<size_t>(x.width * x.capacity) * sizeof(float));
+            };
+            rows(a.window, b.window);
+            rows(a.compressed, b.compressed);
+            rows(a.index, b.index);
+            frontier(a.attn_frontier, b.attn_frontier);
+            frontier(a.index_frontier, b.index_frontier);
+        }
+        to.cache->clear();
+        to.cache->advance(from.cache->n_token());
     }
 
     // One pass. `out` receives the logits of all its rows, or of the last one only.
