@@ -5,7 +5,7 @@
 # Debian 12's names. docs/dependencies.md says what each library is for.
 build_packages="g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev"
 # shellcheck disable=SC2034  # used by ./check
-test_packages="libgtest-dev pkg-config libzstd-dev libpcre2-dev"
+test_packages="libgtest-dev libzstd-dev libpcre2-dev"
 # shellcheck disable=SC2034
 sanitizer_packages="clang libclang-rt-dev"
 

@@ -218,7 +218,8 @@ std::vector<std::string> check_sources(const std::vector<Room>& rooms, const Tre
     for (const Room& room : rooms)
         if (room.name == "engine") engine_level = room.level;
 
-    for (const auto& [path, text] : tree) {
+    for (const auto& file : tree) {
+        const std::string &path = file.first, &text = file.second;  // not a binding: clang 14 cannot capture those
         const bool public_header = starts_with(path, "include/");
         if (!is_source(path) || !(public_header || starts_with(path, "src/"))) continue;
         const Room* room = room_of(rooms, path);
@@ -297,6 +298,21 @@ std::vector<std::string> check_text(const Tree& tree) {
                 if ((p > 0 && is_word(text[p - 1])) || (end < text.size() && is_word(text[end]))) continue;
                 bad.push_back(at(path, line_of(text, p)) + mark + ": finish it, or file an issue");
             }
+    }
+    return bad;
+}
+
+std::vector<std::string> check_links(const std::string& root, const Tree& tree) {
+    std::vector<std::string> bad;
+    for (const auto& [path, text] : tree) {
+        if (!ends_with(path, ".md")) continue;
+        for (size_t p = text.find("]("); p != std::string::npos; p = text.find("](", p + 1)) {
+            const size_t end = text.find_first_of(")#", p + 2);
+            const std::string target = text.substr(p + 2, end - p - 2);
+            if (target.empty() || target.find("://") != std::string::npos) continue;
+            if (!fs::exists(fs::path(root) / folder_of(path) / target))
+                bad.push_back(at(path, line_of(text, p)) + "links to " + target + ", which is not there");
+        }
     }
     return bad;
 }

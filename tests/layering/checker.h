@@ -33,6 +33,9 @@ std::vector<std::string> check_sources(const std::vector<Room>& rooms, const Tre
 // Paths of a developer's machine and marks of unfinished work in any text file.
 std::vector<std::string> check_text(const Tree& tree);
 
+// Links from a document of the tree to a file of the project that is not there. Web addresses are not followed.
+std::vector<std::string> check_links(const std::string& root, const Tree& tree);
+
 // The source with comments, string and character literals replaced by spaces; newlines stay, so lines keep their
 // numbers.
 std::string strip(std::string_view source);

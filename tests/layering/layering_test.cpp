@@ -47,6 +47,13 @@ TEST(Layering, NoTextFileNamesOneMachineOrIsUnfinished) {
     EXPECT_TRUE(bad.empty()) << joined(bad);
 }
 
+TEST(Layering, DocumentsLinkToFilesThatExist) {
+    const Tree tree = read_tree(VESTA_SOURCE_DIR, {"", "docs", "bench", "models"});
+    ASSERT_EQ(tree.count("README.md"), 1U);
+    const auto bad = check_links(VESTA_SOURCE_DIR, tree);
+    EXPECT_TRUE(bad.empty()) << joined(bad);
+}
+
 // ---- the checker, with planted violations ----
 
 const std::vector<Room> kRooms = {
@@ -164,6 +171,15 @@ TEST(Checker, FindsMachinePathsAndUnfinishedWork) {
     EXPECT_TRUE(check_text({{"a.md", "see tree" + home + "x"}}).empty());
     EXPECT_EQ(check_text({{"a.cpp", "// " + mark + ": later"}}).size(), 1U);
     EXPECT_TRUE(check_text({{"a.cpp", mark + "S_ARE_FINE"}}).empty());
+}
+
+TEST(Checker, FollowsLinksFromTheDocumentsOwnFolder) {
+    const auto links = [](const std::string& text) {
+        return check_links(VESTA_SOURCE_DIR, {{"docs/a.md", text}}).size();
+    };
+    EXPECT_EQ(links("see [x](../CMakeLists.txt) and [y](https://example.org/z) and [z](#part)"), 0U);
+    EXPECT_EQ(links("see [x](CMakeLists.txt)"), 1U);
+    EXPECT_EQ(links("[a](../src) [b](../no_such_file.md#part)"), 1U);
 }
 
 }  // namespace
