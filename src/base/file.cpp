@@ -60,7 +60,7 @@ MappedFile& MappedFile::operator=(MappedFile&& o) noexcept {
     return *this;
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite, unsigned mode) {
     static std::atomic<unsigned> serial{0};
     if (!overwrite && file_exists(path))
         return Error{Code::already_exists, strf("{}: exists already; remove it or allow overwriting", path)};
@@ -68,7 +68,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite) {
     file.path_ = path;
     file.overwrite_ = overwrite;
     file.temporary_ = strf("{}.tmp-{}-{}", path, ::getpid(), serial.fetch_add(1));
-    file.fd_ = UniqueFd(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    file.fd_ = UniqueFd(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (file.fd_.get() < 0) {
         Error error = os_error(file.temporary_, "create");
         file.temporary_.clear();
