@@ -28,12 +28,25 @@ struct Terminal {
     void type(std::string_view bytes) const {
         EXPECT_EQ(::write(master.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
     }
-    std::string screen() const {
-        std::string out;
+    // All that was ever drawn.
+    const std::string& screen() {
         char b[4096];
-        for (ssize_t n; (n = ::read(master.get(), b, sizeof b)) > 0;) out.append(b, static_cast<size_t>(n));
-        return out;
+        for (ssize_t n; (n = ::read(master.get(), b, sizeof b)) > 0;) drawn.append(b, static_cast<size_t>(n));
+        return drawn;
     }
+    // Reads a line while a second thread waits for the prompt and then types. Ctrl+C needs this: before the prompt it
+    // is a signal, not a key.
+    InputLine read(LineEditor& editor, std::string_view bytes) {
+        const size_t before = screen().size();
+        std::thread person([&] {
+            for (int i = 0; i < 500 && screen().find("\x1b[?25h", before) == std::string::npos; ++i) ::usleep(2000);
+            type(bytes);
+        });
+        InputLine line = editor.read("> ");
+        person.join();
+        return line;
+    }
+    std::string drawn;
     termios mode() const {
         termios t{};
         EXPECT_EQ(::tcgetattr(slave.get(), &t), 0);
@@ -52,12 +65,9 @@ TEST(LineEditor, ReadsEditedLinesAndWhatWasTypedAhead) {
     EXPECT_EQ(editor.read("> ").text, "typed ahead");
     t.type("more\r");  // while "generating": quiet mode
     EXPECT_EQ(editor.read("> ").text, "more");
-    t.type("x\x03");
-    EXPECT_EQ(editor.read("> ").kind, InputLine::interrupt);
-    t.type("\x1b[A\x1b[A\r");
-    EXPECT_EQ(editor.read("> ").text, "typed ahead");
-    t.type("\x04");
-    EXPECT_EQ(editor.read("> ").kind, InputLine::end_of_input);
+    EXPECT_EQ(t.read(editor, "x\x03").kind, InputLine::interrupt);
+    EXPECT_EQ(t.read(editor, "\x1b[A\x1b[A\r").text, "typed ahead");
+    EXPECT_EQ(t.read(editor, "\x04").kind, InputLine::end_of_input);
     EXPECT_NE(t.screen().find("> hel"), std::string::npos);
 }
 
@@ -68,13 +78,12 @@ TEST(LineEditor, RestoresTheTerminal) {
         LineEditor editor(t.slave.get(), t.slave.get(), "");
         EXPECT_EQ(t.mode().c_lflag & ECHO, 0u);
         EXPECT_NE(t.mode().c_lflag & ISIG, 0u);  // Ctrl+C works while the program is busy
-        t.type("a\r");
-        editor.read("> ");
+        t.read(editor, "a\r");
     }
     const termios after = t.mode();
     EXPECT_EQ(after.c_lflag, before.c_lflag);
     EXPECT_EQ(after.c_iflag, before.c_iflag);
-    const std::string screen = t.screen();
+    const std::string& screen = t.screen();
     EXPECT_GT(screen.rfind("\x1b[?2004l"), screen.rfind("\x1b[?2004h"));
 }
 
@@ -112,7 +121,7 @@ TEST(LineEditor, RedrawsAfterAResize) {
     EXPECT_EQ(editor.read("> ").text, "abcdefghij");
     person.join();
     // The terminal itself turns our LF into CR LF.
-    const std::string screen = t.screen();
+    const std::string& screen = t.screen();
     EXPECT_NE(screen.find("> abcd\r\r\nefghij"), std::string::npos) << screen;
 }
 
