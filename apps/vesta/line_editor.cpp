@@ -185,7 +185,8 @@ InputLine LineEditor::read_terminal(const std::string& prompt) {
             draw(prompt, buffer);
             leave_frame();
             if (action == LineBuffer::Action::submit) return {InputLine::line, buffer.text()};
-            return {action == LineBuffer::Action::interrupt ? InputLine::interrupt : InputLine::end_of_input};
+            return {action == LineBuffer::Action::interrupt ? InputLine::interrupt : InputLine::end_of_input,
+                    buffer.text()};
         }
         unread_.clear();
         draw(prompt, buffer);

@@ -43,7 +43,7 @@ class LineEditor {
     // The descriptors are borrowed. Not thread-safe.
     LineEditor(int in_fd, int out_fd, std::string history_path);
 
-    // The next line or multi-line text. `interrupt`: Ctrl+C; what was typed is discarded. On a pipe: up to a line feed,
+    // The next line or multi-line text. `interrupt`: Ctrl+C; text is what had been typed. On a pipe: up to a line feed,
     // cleaned like a paste. A history file that cannot be written is reported once in warning().
     InputLine read(const std::string& prompt);
 
