@@ -81,6 +81,16 @@ AtomicFile::~AtomicFile() {
     if (fd_.get() >= 0 && !temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
+// Member-wise moving would pass the old descriptor on but drop the old name, and leave that temporary file behind.
+AtomicFile& AtomicFile::operator=(AtomicFile&& o) noexcept {
+    std::swap(fd_, o.fd_);
+    std::swap(path_, o.path_);
+    std::swap(temporary_, o.temporary_);
+    std::swap(overwrite_, o.overwrite_);
+    std::swap(offset_, o.offset_);
+    return *this;
+}
+
 Status AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));

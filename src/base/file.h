@@ -56,7 +56,7 @@ class AtomicFile {
     static Result<AtomicFile> create(const std::string& path, bool overwrite, unsigned mode = 0644);
     ~AtomicFile();
     AtomicFile(AtomicFile&& o) noexcept = default;
-    AtomicFile& operator=(AtomicFile&& o) noexcept = default;
+    AtomicFile& operator=(AtomicFile&& o) noexcept;  // swaps: the file that was here is removed with `o`
 
     Status write(std::span<const std::byte> bytes);             // appends
     Status write_at(uint64_t offset, std::span<const std::byte> bytes);  // anywhere; does not move the append position
