@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/file.h"
@@ -55,7 +56,9 @@ void ChatLoop::start_over() {
 }
 
 void ChatLoop::say(const std::string& text) const {
-    if (!options_.quiet) fmt::print(stderr, stderr_has_colour() ? "\x1b[2m{}\x1b[0m\n" : "{}\n", text);
+    if (options_.quiet) return;
+    const bool dim = stderr_has_colour();
+    fmt::print(stderr, "{}{}{}\n", dim ? "\x1b[2m" : "", text, dim ? "\x1b[0m" : "");
 }
 
 void ChatLoop::complain(const std::string& text) const { fmt::print(stderr, "{}\n", text); }

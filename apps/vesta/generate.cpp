@@ -6,7 +6,6 @@
 
 #include "base/utf8.h"
 #include "interrupt.h"
-#include "sample/logprob.h"
 
 namespace vesta::app {
 namespace {

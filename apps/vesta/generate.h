@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sample/logprob.h"
 #include "sample/sampler.h"
 #include "tokenizer/tokenizer.h"
 #include "vesta/engine.h"
