@@ -28,8 +28,8 @@ void AnswerView::thinking(std::string_view text, int64_t n_token) {
     if (!options_.fold) {
         write(options_.thinking, text, options_.thinking_is_tty);
     } else if (options_.thinking_is_tty) {
-        fmt::print(options_.thinking, "\r\x1b[K{}thinking… {} tokens{}", options_.colour ? "\x1b[2m" : "", n_token,
-                   options_.colour ? "\x1b[0m" : "");
+        fmt::print(options_.thinking, "\r\x1b[K{}thinking… {} token{}{}", options_.colour ? "\x1b[2m" : "", n_token,
+                   n_token == 1 ? "" : "s", options_.colour ? "\x1b[0m" : "");
         std::fflush(options_.thinking);
         at_line_start_ = false;
     }
@@ -41,7 +41,7 @@ void AnswerView::leave_thinking() {
         if (options_.thinking_is_tty)
             fmt::print(options_.thinking, "\n");
         else
-            fmt::print(options_.thinking, "thinking… {} tokens\n", n_thinking_);
+            fmt::print(options_.thinking, "thinking… {} token{}\n", n_thinking_, n_thinking_ == 1 ? "" : "s");
     } else {
         fmt::print(options_.thinking, "{}{}", options_.colour ? "\x1b[0m" : "", at_line_start_ ? "\n" : "\n\n");
     }

@@ -29,6 +29,14 @@ std::string_view trim(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
+// "66.7 M", "284.0 B": billions are called B, as model names do.
+std::string format_count(int64_t n) {
+    const auto value = static_cast<double>(n);
+    return n >= 1000000000 ? strf("{:.1f} B", value / 1e9)
+           : n >= 1000000  ? strf("{:.1f} M", value / 1e6)
+                           : strf("{}", n);
+}
+
 const char* thinking_name(Thinking t) { return t == Thinking::off ? "off" : t == Thinking::max ? "max" : "on"; }
 
 }  // namespace
@@ -68,7 +76,7 @@ int ChatLoop::run() {
     LineEditor editor(STDIN_FILENO, out, options_.no_history ? std::string() : default_history_path());
     if (editor.interactive())
         say(strf("{} · {} parameters · context {} · thinking {} · /help for commands", engine_.info().name,
-                 engine_.info().n_parameter, session_.n_ctx, thinking_name(thinking_)));
+                 format_count(engine_.info().n_parameter), session_.n_ctx, thinking_name(thinking_)));
     const std::string prompt = stdout_has_colour() ? "\x1b[1m>\x1b[0m " : "> ";
     bool warned = false, interrupted_before = false;
     for (;;) {
@@ -223,7 +231,8 @@ void ChatLoop::show_stats() const {
     const CachePlan plan = engine_.plan(session_);
     const sample::SamplerParams& p = options_.sampler;
     fmt::print(stderr, "model     {} ({}, {}), {} layers, {} parameters, {}\n", info.name, info.architecture,
-               info.dialect, info.n_layer, info.n_parameter, format_bytes(static_cast<uint64_t>(info.weight_bytes)));
+               info.dialect, info.n_layer, format_count(info.n_parameter),
+               format_bytes(static_cast<uint64_t>(info.weight_bytes)));
     fmt::print(stderr, "backend   {}, {} threads\n", info.backend, info.n_thread);
     fmt::print(stderr, "context   {} of {} tokens used; kv cache {}\n", conversant_.session().n_token(), session_.n_ctx,
                format_bytes(static_cast<uint64_t>(plan.total_bytes)));
