@@ -60,7 +60,7 @@ MappedFile& MappedFile::operator=(MappedFile&& o) noexcept {
     return *this;
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite, unsigned mode) {
     static std::atomic<unsigned> serial{0};
     if (!overwrite && file_exists(path))
         return Error{Code::already_exists, strf("{}: exists already; remove it or allow overwriting", path)};
@@ -68,7 +68,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite) {
     file.path_ = path;
     file.overwrite_ = overwrite;
     file.temporary_ = strf("{}.tmp-{}-{}", path, ::getpid(), serial.fetch_add(1));
-    file.fd_ = UniqueFd(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    file.fd_ = UniqueFd(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (file.fd_.get() < 0) {
         Error error = os_error(file.temporary_, "create");
         file.temporary_.clear();
@@ -79,6 +79,16 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite) {
 
 AtomicFile::~AtomicFile() {
     if (fd_.get() >= 0 && !temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+// Member-wise moving would pass the old descriptor on but drop the old name, and leave that temporary file behind.
+AtomicFile& AtomicFile::operator=(AtomicFile&& o) noexcept {
+    std::swap(fd_, o.fd_);
+    std::swap(path_, o.path_);
+    std::swap(temporary_, o.temporary_);
+    std::swap(overwrite_, o.overwrite_);
+    std::swap(offset_, o.offset_);
+    return *this;
 }
 
 Status AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {

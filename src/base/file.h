@@ -52,10 +52,11 @@ class MappedFile {
 class AtomicFile {
  public:
     // `overwrite` false: refuses (already_exists) when PATH exists, at create() and again at commit().
-    static Result<AtomicFile> create(const std::string& path, bool overwrite);
+    // `mode`: the file's permissions before the umask; 0600 for what only its owner should read.
+    static Result<AtomicFile> create(const std::string& path, bool overwrite, unsigned mode = 0644);
     ~AtomicFile();
     AtomicFile(AtomicFile&& o) noexcept = default;
-    AtomicFile& operator=(AtomicFile&& o) noexcept = default;
+    AtomicFile& operator=(AtomicFile&& o) noexcept;  // swaps: the file that was here is removed with `o`
 
     Status write(std::span<const std::byte> bytes);             // appends
     Status write_at(uint64_t offset, std::span<const std::byte> bytes);  // anywhere; does not move the append position
