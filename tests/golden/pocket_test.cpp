@@ -85,6 +85,37 @@ void expect_case_logits(const std::string& kind, RowFormat format) {
 TEST(PocketGolden, SimLogitsMatch) { expect_case_logits("sim", RowFormat::fp8); }
 TEST(PocketGolden, PlainLogitsMatch) { expect_case_logits("plain", RowFormat::f32); }
 
+TEST(PocketGolden, DrafterLogitsMatch) {
+    const Golden golden(data("golden.safetensors"));
+    ModelRunner runner(native_model(), "reference", 2);
+    const int64_t n_vocab = runner.n_vocab();
+    float worst = 0;
+    for (int i = 0; i < kCases; i += 4) {
+        const Case c = load_case(golden, i);
+        const auto n = static_cast<int64_t>(c.ids.size());
+        ModelRunner::Sequence s = runner.start(RowFormat::fp8, n, n);
+        std::vector<float> ignored;
+        runner.pass(s, c.ids, ignored, false);
+        std::vector<ops::Row> rows;
+        for (size_t p = 0; p + 1 < c.ids.size(); ++p) rows.push_back({c.ids[p + 1], static_cast<int32_t>(p), 0});
+        const std::vector<int32_t> wanted(c.positions.begin(), c.positions.end() - 1);
+        std::vector<float> logits(wanted.size() * static_cast<size_t>(n_vocab));
+        kv::Cache* const caches[] = {s.cache.get()};
+        const Status status = runner.model().draft(runner.ops(), *s.workspace,
+                                                   {.rows = rows, .cache = caches, .streams = s.workspace->final_streams().data(),
+                                                    .output_rows = wanted, .logits = logits.data()});
+        ASSERT_TRUE(status.ok()) << status.error().message;
+        const std::vector<float> want = golden.floats(strf("{}.mtp_logits.sim", i));
+        ASSERT_EQ(logits.size(), want.size()) << "case " << i;
+        for (size_t v = 0; v < want.size(); ++v) {
+            const float d = std::fabs(logits[v] - want[v]);
+            worst = d <= worst ? worst : d;
+            ASSERT_LE(d, 2e-2f) << "case " << i << ", value " << v;
+        }
+    }
+    std::printf("pocket drafter: max |difference| %.2e\n", static_cast<double>(worst));
+}
+
 TEST(PocketGolden, GreedyContinuationsAreReproduced) {
     const Golden golden(data("golden.safetensors"));
     ModelRunner runner(native_model(), "reference", 2);

@@ -42,6 +42,26 @@ float max_difference(std::span<const float> a, std::span<const float> b) {
     return worst;
 }
 
+// Whether the recorded argmax at position p appears when the embeddings are disturbed by 1e-6 of their value, about what
+// f32 arithmetic leaves open: then some FP8 or FP4 value before p lies on the boundary of two codes, and either is right.
+bool on_a_rounding_boundary(Tiny& t, size_t p, int32_t recorded) {
+    const std::span<const int32_t> ids = std::span(t.ids).first(p + 1);
+    for (uint32_t seed = 1; seed <= 40; ++seed) {
+        uint32_t state = seed * 2654435761u;
+        const model::TapFn disturb = [&](model::Tap where, int layer, const ops::Tensor& x, std::span<const ops::Row>) {
+            if (where != model::Tap::layer_input || layer != 0) return;
+            for (int64_t i = 0; i < x.n_row; ++i)
+                for (int64_t j = 0; j < x.n_col; ++j) {
+                    state = state * 1664525u + 1013904223u;
+                    x.row(i)[j] *= 1.0f + ((state >> 31) != 0 ? 1e-6f : -1e-6f);
+                }
+        };
+        const std::vector<float> logits = t.runner.logits(ids, RowFormat::fp8, 700, &disturb);
+        if (test::argmax(t.row(logits, p)) == recorded) return true;
+    }
+    return false;
+}
+
 class TinyGolden : public testing::TestWithParam<const char*> {};
 
 // Tolerances: spec §9.5. An f32 run differs from the recorded f32 run by about 5e-6; on tiny-pro a top-k gap of 8e-7 at
@@ -114,11 +134,12 @@ TEST_P(TinyGolden, SimLogitsMatchWithFp8Rows) {
             ++n_same;
             continue;
         }
-        // An exception must be a tie: the recorded winner is within rounding of ours.
+        // An exception must be explained: a tie of the two logits, or a rounding boundary on the way to them.
         const float behind = row[static_cast<size_t>(test::argmax(row))] - row[static_cast<size_t>(argmax[p])];
-        std::printf("%s sim: position %zu: argmax %d, recorded %d, which is %.1e behind\n", GetParam(), p, test::argmax(row),
-                    argmax[p], static_cast<double>(behind));
-        EXPECT_LE(behind, 2e-2f) << "position " << p;
+        const bool tie = behind <= 1e-3f;
+        std::printf("%s sim: position %zu: argmax %d, recorded %d, which is %.1e behind: %s\n", GetParam(), p, test::argmax(row),
+                    argmax[p], static_cast<double>(behind), tie ? "a tie" : "a rounding boundary");
+        EXPECT_TRUE(tie || on_a_rounding_boundary(t, p, argmax[p])) << "position " << p;
     }
     EXPECT_GE(n_same, 697);  // 99.5 % of 700
     std::printf("%s sim: max |difference| %.2e, argmax equal at %d of 700\n", GetParam(), static_cast<double>(worst), n_same);
