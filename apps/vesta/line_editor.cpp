@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <string_view>
 
 #include "line_buffer.h"
 #include "line_keys.h"
@@ -46,6 +48,12 @@ void install(int signal, void (*handler)(int)) {
     action.sa_handler = handler;
     sigemptyset(&action.sa_mask);
     ::sigaction(signal, &action, nullptr);  // without SA_RESTART: poll() must return
+}
+
+// Emacs' shell and the like: a terminal that shows escape sequences instead of obeying them.
+bool is_dumb_terminal(int fd) {
+    const char* term = std::getenv("TERM");
+    return ::isatty(fd) == 1 && term != nullptr && std::string_view(term) == "dumb";
 }
 
 struct Size {
@@ -103,7 +111,11 @@ void TerminalMode::keys() {
 }
 
 LineEditor::LineEditor(int in_fd, int out_fd, std::string history_path)
-    : in_(in_fd), out_(out_fd), mode_(in_fd), history_path_(std::move(history_path)) {
+    : in_(in_fd),
+      out_(out_fd),
+      dumb_(is_dumb_terminal(in_fd)),
+      mode_(dumb_ ? -1 : in_fd),
+      history_path_(std::move(history_path)) {
     if (!interactive()) return;
     mode_.quiet();
     if (history_path_.empty()) return;
@@ -114,6 +126,7 @@ LineEditor::LineEditor(int in_fd, int out_fd, std::string history_path)
 }
 
 InputLine LineEditor::read(const std::string& prompt) {
+    if (dumb_) write_all(prompt);
     if (!interactive()) return read_plain();
     mode_.keys();
     write_all(kPasteOn);

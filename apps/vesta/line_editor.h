@@ -59,6 +59,7 @@ class LineEditor {
     void remember(const std::string& line);
 
     int in_, out_;
+    bool dumb_;  // TERM=dumb: the system's own line editing, with a prompt
     TerminalMode mode_;
     History history_;
     std::string history_path_, warning_;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 #include "base/file.h"
@@ -18,6 +19,7 @@ namespace {
 struct Terminal {
     UniqueFd master, slave;
     Terminal() {
+        ::setenv("TERM", "xterm", 1);  // whatever the tests are run under
         int m = -1, s = -1;
         winsize size{24, 80, 0, 0};
         EXPECT_EQ(::openpty(&m, &s, nullptr, nullptr, &size), 0);
@@ -147,6 +149,16 @@ TEST(LineEditor, SaysOnceThatTheHistoryCannotBeWritten) {
     editor.read("> ");
     EXPECT_NE(editor.warning().find("/proc/nowhere"), std::string::npos);
     EXPECT_EQ(editor.read("> ").text, "b");
+}
+
+TEST(LineEditor, ADumbTerminalGetsAPromptAndNoEscapeSequences) {
+    Terminal t;
+    ::setenv("TERM", "dumb", 1);
+    LineEditor editor(t.slave.get(), t.slave.get(), "");
+    t.type("plain\n");
+    EXPECT_EQ(editor.read("> ").text, "plain");
+    EXPECT_EQ(t.screen().find('\x1b'), std::string::npos);
+    EXPECT_NE(t.screen().find("> "), std::string::npos);
 }
 
 TEST(LineEditor, ReadsLinesFromAPipe) {
