@@ -18,6 +18,7 @@
 #include "base/utf8.h"
 #include "gguf/writer.h"
 #include "quant/format.h"
+#include "support/random_blocks.h"
 
 namespace vesta::test {
 
@@ -35,28 +36,6 @@ inline ToyShape wide_toy() {
     s.n_embd = 256, s.n_head = 4, s.head_dim = 128, s.n_rot = 64, s.q_rank = 256, s.out_rank = 128;
     s.index_dim = 64, s.n_ff = 256;
     return s;
-}
-
-// Random blocks of a format without an encoder: any bits, with 2^-9 wherever the format keeps an f16 factor.
-inline void random_blocks(const quant::Format& f, std::byte* row, int64_t n, std::mt19937& rng) {
-    for (int64_t b = 0; b < n / f.block_elems; ++b) {
-        std::byte* block = row + b * f.block_bytes;
-        for (int i = 0; i < f.block_bytes; ++i) block[i] = static_cast<std::byte>(rng());
-        const auto factor = [&](int at) {
-            block[at] = std::byte{0};
-            block[at + 1] = std::byte{0x18};
-        };
-        switch (f.type) {
-            case quant::Type::q2_k: factor(80), factor(82); break;
-            case quant::Type::q3_k: factor(108); break;
-            case quant::Type::q6_k: factor(208); break;
-            case quant::Type::q4_k:
-            case quant::Type::q5_k:
-            case quant::Type::q4_1:
-            case quant::Type::q5_1: factor(0), factor(2); break;
-            default: factor(0); break;
-        }
-    }
 }
 
 class ToyModel {
