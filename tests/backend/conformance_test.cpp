@@ -1,8 +1,9 @@
-// The cpu backend against the reference, operation by operation: the same numbers within what rounding explains, and its own
-// numbers bit for bit however the rows are cut into passes, on any number of threads, and whatever else is in the pass.
+// The cpu backend against the reference, operation by operation: the same numbers within what rounding explains, and
+// its own numbers bit for bit however the rows are cut into passes, on any number of threads, and whatever else is in
+// the pass.
 //
-// Every case runs the same 64 rows of three sessions in passes of a given size; the inputs of a row depend on its session
-// and position only. So one description serves all questions.
+// Every case runs the same 64 rows of three sessions in passes of a given size; the inputs of a row depend on its
+// session and position only. So one description serves all questions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +28,8 @@ using test::OwnedWeight;
 using test::Rows;
 
 // Sizes that no vector width divides where the format allows it: tails are part of the question.
-constexpr int64_t kEmbd = 256, kHead = 6, kDim = 80, kRot = 16, kStream = 4, kMix = 24, kExpert = 5, kUsed = 3, kFf = 256,
-                  kIndexHead = 3, kIndexDim = 32, kTopK = 5, kWindow = 11, kVocab = 101, kSlot = 3;
+constexpr int64_t kEmbd = 256, kHead = 6, kDim = 80, kRot = 16, kStream = 4, kMix = 24, kExpert = 5, kUsed = 3,
+                  kFf = 256, kIndexHead = 3, kIndexDim = 32, kTopK = 5, kWindow = 11, kVocab = 101, kSlot = 3;
 
 using RowSpan = std::span<const Row>;
 std::vector<int64_t> pass_sizes() { return {1, 2, 7, 64}; }
@@ -104,15 +105,32 @@ std::shared_ptr<const T> keep(T v) {
 std::shared_ptr<const std::vector<float>> floats(int64_t n, uint32_t seed, float sigma = 0.3f, float mean = 0.0f) {
     return keep(test::gaussian(n, seed, sigma, mean));
 }
-std::shared_ptr<const OwnedWeight> weight(Type type, int64_t n_out, int64_t n_in, uint32_t seed, int64_t n_expert = 1) {
-    return std::make_shared<const OwnedWeight>(type, n_out, n_in, seed, n_expert);
+// A weight that is made when it is first used: ctest starts a process for every test.
+class LazyWeight {
+ public:
+    explicit LazyWeight(std::function<OwnedWeight()> make)
+        : state_(std::make_shared<State>(State{std::move(make), {}})) {}
+    const OwnedWeight* operator->() const {
+        if (state_->made == nullptr) state_->made = std::make_unique<OwnedWeight>(state_->make());
+        return state_->made.get();
+    }
+
+ private:
+    struct State {
+        std::function<OwnedWeight()> make;
+        std::unique_ptr<OwnedWeight> made;
+    };
+    std::shared_ptr<State> state_;
+};
+LazyWeight weight(Type type, int64_t n_out, int64_t n_in, uint32_t seed, int64_t n_expert = 1) {
+    return LazyWeight([=] { return OwnedWeight(type, n_out, n_in, seed, n_expert); });
 }
 
-// f32 arithmetic in another order: a sum of n terms moves by some sqrt(n)·2^-24 of its size; n is at most 1024 here, the
-// result is relative to the largest of many values, and a block is up to four such steps.
+// f32 arithmetic in another order: a sum of n terms moves by some sqrt(n)·2^-24 of its size; n is at most 1024 here,
+// the result is relative to the largest of many values, and a block is up to four such steps.
 constexpr double kOrder = 5e-6;
-// Block-quantised weights read activations of 16 bits: each value is off by up to 2^-16 of the largest of its 32, at random,
-// so a product by some 2^-17 of its size; a block rounds up to three times, and a clamp or norm may enlarge it.
+// Block-quantised weights read activations of 16 bits: each value is off by up to 2^-16 of the largest of its 32, at
+// random, so a product by some 2^-17 of its size; a block rounds up to three times, and a clamp or norm may enlarge it.
 constexpr double kA16 = 1e-4;
 double matmul_tolerance(Type type) { return reads_a16(type) ? kA16 : kOrder; }
 
@@ -135,14 +153,27 @@ void add_products(std::vector<Case>& cases, Type type) {
                          r.ops.embed({.y = y.t(), .table = table->w, .n_copy = kStream, .rows = rows});
                          return y;
                      }});
-    const auto q_a = weight(type, 256, kEmbd, 3), q_b = weight(type, kHead * kDim, 256, 4), w_kv = weight(type, kDim, kEmbd, 5);
+    const auto q_a = weight(type, 256, kEmbd, 3), q_b = weight(type, kHead * kDim, 256, 4),
+               w_kv = weight(type, kDim, kEmbd, 5);
     const auto q_norm = floats(256, 6, 0.1f, 1), kv_norm = floats(kDim, 7, 0.1f, 1);
     cases.push_back({"latent_qkv" + suffix, tolerance, [=](Run& r, RowSpan rows) {
-                         Rows x = input(rows, kEmbd, 2), q(x.n_row(), kHead * kDim), kv(x.n_row(), kDim), qa(x.n_row(), 256);
-                         r.ops.latent_qkv({.q = q.t(), .kv = kv.t(), .qa = qa.t(), .x = x.t(), .q_a = q_a->w, .q_b = q_b->w,
-                                           .w_kv = w_kv->w, .q_norm = q_norm->data(), .kv_norm = kv_norm->data(),
-                                           .freq = freq().data(), .n_head = kHead, .head_dim = kDim, .n_rot = kRot,
-                                           .eps = 1e-6f, .rows = rows});
+                         Rows x = input(rows, kEmbd, 2), q(x.n_row(), kHead * kDim), kv(x.n_row(), kDim),
+                              qa(x.n_row(), 256);
+                         r.ops.latent_qkv({.q = q.t(),
+                                           .kv = kv.t(),
+                                           .qa = qa.t(),
+                                           .x = x.t(),
+                                           .q_a = q_a->w,
+                                           .q_b = q_b->w,
+                                           .w_kv = w_kv->w,
+                                           .q_norm = q_norm->data(),
+                                           .kv_norm = kv_norm->data(),
+                                           .freq = freq().data(),
+                                           .n_head = kHead,
+                                           .head_dim = kDim,
+                                           .n_rot = kRot,
+                                           .eps = 1e-6f,
+                                           .rows = rows});
                          q.v.insert(q.v.end(), kv.v.begin(), kv.v.end());  // the two side by side, row by row
                          Rows out(x.n_row(), (kHead + 1) * kDim);
                          for (int64_t t = 0; t < x.n_row(); ++t) {
@@ -152,12 +183,13 @@ void add_products(std::vector<Case>& cases, Type type) {
                          return out;
                      }});
     const auto out_a = weight(type, 2 * 128, 512, 8), out_b = weight(type, kEmbd, 2 * 128, 9);
-    cases.push_back({"grouped_out" + suffix, tolerance, [=](Run& r, RowSpan rows) {
-                         Rows heads = input(rows, 2 * 512, 3), low(heads.n_row(), 2 * 128), y(heads.n_row(), kEmbd);
-                         r.ops.grouped_out({.y = y.t(), .low = low.t(), .heads = heads.t(), .a = out_a->w, .b = out_b->w,
-                                            .n_group = 2});
-                         return y;
-                     }});
+    cases.push_back(
+        {"grouped_out" + suffix, tolerance, [=](Run& r, RowSpan rows) {
+             Rows heads = input(rows, 2 * 512, 3), low(heads.n_row(), 2 * 128), y(heads.n_row(), kEmbd);
+             r.ops.grouped_out(
+                 {.y = y.t(), .low = low.t(), .heads = heads.t(), .a = out_a->w, .b = out_b->w, .n_group = 2});
+             return y;
+         }});
     const auto gate = weight(type, kFf, kEmbd, 10, kExpert), up = weight(type, kFf, kEmbd, 11, kExpert),
                down = weight(type, kEmbd, kFf, 12, kExpert);
     cases.push_back({"routed_experts" + suffix, tolerance, [=](Run& r, RowSpan rows) {
@@ -171,27 +203,55 @@ void add_products(std::vector<Case>& cases, Type type) {
                                  expert.push_back((row.position * 3 + row.slot + k) % kExpert);
                                  share.push_back(0.2f + 0.3f * static_cast<float>(k));
                              }
-                         r.ops.routed_experts({.parts = parts.t(), .x = x.t(), .expert = expert.data(), .weight = share.data(),
-                                               .n_used = kUsed, .gate = gate->w, .up = up->w, .down = down->w, .xs = xs.t(),
-                                               .g = g.t(), .u = u.t(), .ys = ys.t(), .clamp = 1.5f});
+                         r.ops.routed_experts({.parts = parts.t(),
+                                               .x = x.t(),
+                                               .expert = expert.data(),
+                                               .weight = share.data(),
+                                               .n_used = kUsed,
+                                               .gate = gate->w,
+                                               .up = up->w,
+                                               .down = down->w,
+                                               .xs = xs.t(),
+                                               .g = g.t(),
+                                               .u = u.t(),
+                                               .ys = ys.t(),
+                                               .clamp = 1.5f});
                          return Rows(std::move(parts.v), kUsed * kEmbd);
                      }});
     cases.push_back({"shared_expert" + suffix, tolerance, [=](Run& r, RowSpan rows) {
                          Rows x = input(rows, kEmbd, 5), y(x.n_row(), kEmbd), g(x.n_row(), kFf), u(x.n_row(), kFf);
-                         r.ops.shared_expert({.y = y.t(), .x = x.t(), .gate = gate->w.expert(1), .up = up->w.expert(1),
-                                              .down = down->w.expert(1), .g = g.t(), .u = u.t(), .clamp = 1.5f});
+                         r.ops.shared_expert({.y = y.t(),
+                                              .x = x.t(),
+                                              .gate = gate->w.expert(1),
+                                              .up = up->w.expert(1),
+                                              .down = down->w.expert(1),
+                                              .g = g.t(),
+                                              .u = u.t(),
+                                              .clamp = 1.5f});
                          return y;
                      }});
     const auto fn = weight(type, kMix, kStream * kEmbd, 13), head_fn = weight(type, kStream, kStream * kEmbd, 14),
                output = weight(type, kVocab, kEmbd, 15);
     const auto scale = floats(3, 16, 0.1f, 1), base = floats(kMix, 17), norm = floats(kEmbd, 18, 0.1f, 1);
     cases.push_back({"hc_mix_in" + suffix, tolerance, [=](Run& r, RowSpan rows) {
-                         Rows h = input(rows, kStream * kEmbd, 6), flat(h.n_row(), kStream * kEmbd), mix(h.n_row(), kMix);
+                         Rows h = input(rows, kStream * kEmbd, 6), flat(h.n_row(), kStream * kEmbd),
+                              mix(h.n_row(), kMix);
                          Rows x(h.n_row(), kEmbd), pre(h.n_row(), 4), post(h.n_row(), 4), comb(h.n_row(), 16);
-                         r.ops.hc_mix_in({.x = x.t(), .pre = pre.t(), .post = post.t(), .comb = comb.t(), .mix = mix.t(),
-                                          .flat = flat.t(), .streams = h.t(), .fn = fn->w, .scale = scale->data(),
-                                          .base = base->data(), .norm = norm->data(), .n_stream = kStream, .n_sinkhorn = 20,
-                                          .hc_eps = 1e-6f, .norm_eps = 1e-6f});
+                         r.ops.hc_mix_in({.x = x.t(),
+                                          .pre = pre.t(),
+                                          .post = post.t(),
+                                          .comb = comb.t(),
+                                          .mix = mix.t(),
+                                          .flat = flat.t(),
+                                          .streams = h.t(),
+                                          .fn = fn->w,
+                                          .scale = scale->data(),
+                                          .base = base->data(),
+                                          .norm = norm->data(),
+                                          .n_stream = kStream,
+                                          .n_sinkhorn = 20,
+                                          .hc_eps = 1e-6f,
+                                          .norm_eps = 1e-6f});
                          Rows out(h.n_row(), kEmbd + 4 + 16);
                          for (int64_t t = 0; t < h.n_row(); ++t) {
                              std::copy_n(x.v.begin() + t * kEmbd, kEmbd, out.v.begin() + t * out.n_col);
@@ -201,11 +261,21 @@ void add_products(std::vector<Case>& cases, Type type) {
                          return out;
                      }});
     cases.push_back({"head" + suffix, tolerance, [=](Run& r, RowSpan rows) {
-                         Rows h = input(rows, kStream * kEmbd, 7), flat(h.n_row(), kStream * kEmbd), mix(h.n_row(), kStream);
+                         Rows h = input(rows, kStream * kEmbd, 7), flat(h.n_row(), kStream * kEmbd),
+                              mix(h.n_row(), kStream);
                          Rows x(h.n_row(), kEmbd), logits(h.n_row(), kVocab);
-                         r.ops.head({.logits = logits.t(), .streams = h.t(), .flat = flat.t(), .mix = mix.t(), .x = x.t(),
-                                     .fn = head_fn->w, .hc_scale = 1.1f, .hc_base = base->data(), .norm = norm->data(),
-                                     .output = output->w, .hc_eps = 1e-6f, .norm_eps = 1e-6f});
+                         r.ops.head({.logits = logits.t(),
+                                     .streams = h.t(),
+                                     .flat = flat.t(),
+                                     .mix = mix.t(),
+                                     .x = x.t(),
+                                     .fn = head_fn->w,
+                                     .hc_scale = 1.1f,
+                                     .hc_base = base->data(),
+                                     .norm = norm->data(),
+                                     .output = output->w,
+                                     .hc_eps = 1e-6f,
+                                     .norm_eps = 1e-6f});
                          return logits;
                      }});
 }
@@ -220,8 +290,13 @@ void add_small(std::vector<Case>& cases) {
     for (const bool inverse : {false, true})
         cases.push_back({inverse ? "rope.inverse" : "rope", 0, [inverse](Run& r, RowSpan rows) {
                              Rows x = input(rows, kHead * kDim, 9);
-                             r.ops.rope({.x = x.t(), .n_head = kHead, .head_dim = kDim, .n_rot = kRot, .freq = freq().data(),
-                                         .rows = rows, .inverse = inverse});
+                             r.ops.rope({.x = x.t(),
+                                         .n_head = kHead,
+                                         .head_dim = kDim,
+                                         .n_rot = kRot,
+                                         .freq = freq().data(),
+                                         .rows = rows,
+                                         .inverse = inverse});
                              return x;
                          }});
     // An exponential of the vector kernels is within two units of the last place of the library's.
@@ -232,9 +307,16 @@ void add_small(std::vector<Case>& cases) {
                      }});
     const auto scale = floats(3, 21, 0.1f, 1), base = floats(kMix, 22);
     cases.push_back({"hc_split", 0, [=](Run& r, RowSpan rows) {
-                         Rows mix = input(rows, kMix, 12), pre(mix.n_row(), 4), post(mix.n_row(), 4), comb(mix.n_row(), 16);
-                         r.ops.hc_split({.pre = pre.t(), .post = post.t(), .comb = comb.t(), .mix = mix.t(),
-                                         .scale = scale->data(), .base = base->data(), .n_stream = 4, .n_sinkhorn = 20,
+                         Rows mix = input(rows, kMix, 12), pre(mix.n_row(), 4), post(mix.n_row(), 4),
+                              comb(mix.n_row(), 16);
+                         r.ops.hc_split({.pre = pre.t(),
+                                         .post = post.t(),
+                                         .comb = comb.t(),
+                                         .mix = mix.t(),
+                                         .scale = scale->data(),
+                                         .base = base->data(),
+                                         .n_stream = 4,
+                                         .n_sinkhorn = 20,
                                          .eps = 1e-6f});
                          return comb;
                      }});
@@ -251,8 +333,8 @@ void add_small(std::vector<Case>& cases) {
                      }});
     cases.push_back({"hc_head_gate", 0, [base](Run& r, RowSpan rows) {
                          Rows mix = input(rows, 4, 19);
-                         r.ops.hc_head_gate({.gate = mix.t(), .mix = mix.t(), .scale = 1.2f, .base = base->data(),
-                                             .eps = 1e-6f});
+                         r.ops.hc_head_gate(
+                             {.gate = mix.t(), .mix = mix.t(), .scale = 1.2f, .base = base->data(), .eps = 1e-6f});
                          return mix;
                      }});
     cases.push_back({"combine", kOrder, [](Run& r, RowSpan rows) {
@@ -268,9 +350,14 @@ void add_small(std::vector<Case>& cases) {
                              std::vector<float> share(rows.size() * kUsed);
                              for (int32_t t = 0; t < kVocab; ++t)
                                  for (int32_t k = 0; k < kUsed; ++k) table.push_back((t + 2 * k) % kExpert);
-                             r.ops.route({.expert = expert.data(), .weight = share.data(), .logits = logits.t(),
-                                          .bias = hashed ? nullptr : bias->data(), .hash = hashed ? table.data() : nullptr,
-                                          .n_used = kUsed, .scale = 1.5f, .rows = rows});
+                             r.ops.route({.expert = expert.data(),
+                                          .weight = share.data(),
+                                          .logits = logits.t(),
+                                          .bias = hashed ? nullptr : bias->data(),
+                                          .hash = hashed ? table.data() : nullptr,
+                                          .n_used = kUsed,
+                                          .scale = 1.5f,
+                                          .rows = rows});
                              for (size_t i = 0; i < expert.size(); ++i) {
                                  out.v[2 * i] = static_cast<float>(expert[i]);
                                  out.v[2 * i + 1] = share[i];
@@ -283,12 +370,23 @@ void add_small(std::vector<Case>& cases) {
 Case compress_case(int64_t ratio, int64_t n_lane, bool to_index, RowFormat format) {
     const int64_t width = to_index ? kIndexDim : kDim, wide = width * n_lane;
     const auto ape = floats(ratio * wide, 30), norm = floats(width, 31, 0.1f, 1);
-    Case c{strf("compress.{}.{}.{}", ratio, to_index ? "index" : "attn", quant::is_fp8(format) ? "fp8" : "plain"), kOrder,
+    Case c{strf("compress.{}.{}.{}", ratio, to_index ? "index" : "attn", quant::is_fp8(format) ? "fp8" : "plain"),
+           kOrder,
            [=](Run& r, RowSpan rows) {
                Rows cs = input(rows, wide, 30), zs = input(rows, wide, 31), out(cs.n_row(), width);
-               r.ops.compress({.c = cs.t(), .z = zs.t(), .ape = ape->data(), .norm = norm->data(), .freq = freq().data(),
-                               .eps = 1e-6f, .width = width, .n_lane = n_lane, .ratio = ratio, .n_rot = kRot,
-                               .to_index = to_index, .rows = rows, .cache = r.caches});
+               r.ops.compress({.c = cs.t(),
+                               .z = zs.t(),
+                               .ape = ape->data(),
+                               .norm = norm->data(),
+                               .freq = freq().data(),
+                               .eps = 1e-6f,
+                               .width = width,
+                               .n_lane = n_lane,
+                               .ratio = ratio,
+                               .n_rot = kRot,
+                               .to_index = to_index,
+                               .rows = rows,
+                               .cache = r.caches});
                for (size_t t = 0; t < rows.size(); ++t) {
                    float* to = out.v.data() + static_cast<int64_t>(t) * width;
                    const ops::LayerCache& cache = *r.caches[static_cast<size_t>(rows[t].slot)];
@@ -323,13 +421,21 @@ void complete_rows(Run& r, RowSpan rows, int64_t ratio, bool index, RowFormat fo
 }
 
 Case select_case(RowFormat format) {
-    return {strf("index_select.{}", quant::is_fp8(format) ? "fp8" : "plain"), 0,
+    return {strf("index_select.{}", quant::is_fp8(format) ? "fp8" : "plain"),
+            0,
             [=](Run& r, RowSpan rows) {
                 complete_rows(r, rows, 2, true, format);
-                Rows q = input(rows, kIndexHead * kIndexDim, 42), w = input(rows, kIndexHead, 43), out(q.n_row(), kTopK);
+                Rows q = input(rows, kIndexHead * kIndexDim, 42), w = input(rows, kIndexHead, 43),
+                     out(q.n_row(), kTopK);
                 std::vector<int32_t> ids(rows.size() * kTopK, -1), count(rows.size());
-                r.ops.index_select({.selected = {ids.data(), count.data(), kTopK}, .q = q.t(), .weight = w.t(),
-                                    .n_head = kIndexHead, .head_dim = kIndexDim, .ratio = 2, .top_k = kTopK, .rows = rows,
+                r.ops.index_select({.selected = {ids.data(), count.data(), kTopK},
+                                    .q = q.t(),
+                                    .weight = w.t(),
+                                    .n_head = kIndexHead,
+                                    .head_dim = kIndexDim,
+                                    .ratio = 2,
+                                    .top_k = kTopK,
+                                    .rows = rows,
                                     .cache = r.caches});
                 for (size_t i = 0; i < ids.size(); ++i)
                     out.v[i] = static_cast<int32_t>(i % kTopK) < count[i / kTopK] ? static_cast<float>(ids[i]) : -1.0f;
@@ -344,7 +450,8 @@ Case attend_case(Rest rest, RowFormat format) {
     const char* names[] = {"window", "all", "selected"};
     const char* formats[] = {"f32", "f16", "fp8", "fp8_exact"};
     const auto sink = floats(kHead, 50);
-    return {strf("attend.{}.{}", names[static_cast<int>(rest)], formats[static_cast<int>(format)]), kOrder,
+    return {strf("attend.{}.{}", names[static_cast<int>(rest)], formats[static_cast<int>(format)]),
+            kOrder,
             [=](Run& r, RowSpan rows) {
                 complete_rows(r, rows, 2, false, format);
                 Rows kv = input(rows, kDim, 51), q = input(rows, kHead * kDim, 52, 2.0f), out(q.n_row(), kHead * kDim);
@@ -358,9 +465,17 @@ Case attend_case(Rest rest, RowFormat format) {
                         ids[ids.size() - kTopK + static_cast<size_t>(count.back()++)] = w;
                 }
                 const ops::Selection selection{ids.data(), count.data(), kTopK};
-                r.ops.attend({.out = out.t(), .q = q.t(), .sink = sink->data(), .n_head = kHead, .head_dim = kDim,
-                              .n_rot = kRot, .window = kWindow, .ratio = rest == Rest::none ? 0 : 2,
-                              .selection = rest == Rest::selected ? &selection : nullptr, .rows = rows, .cache = r.caches});
+                r.ops.attend({.out = out.t(),
+                              .q = q.t(),
+                              .sink = sink->data(),
+                              .n_head = kHead,
+                              .head_dim = kDim,
+                              .n_rot = kRot,
+                              .window = kWindow,
+                              .ratio = rest == Rest::none ? 0 : 2,
+                              .selection = rest == Rest::selected ? &selection : nullptr,
+                              .rows = rows,
+                              .cache = r.caches});
                 return out;
             },
             format,
@@ -443,7 +558,8 @@ TEST_P(Conformance, ThreadsDoNotMatter) {
             const std::vector<float> want = run(c(), one, rows_, size).v;
             for (const int n_thread : {2, 3}) {
                 CpuOps many(n_thread, *k);
-                EXPECT_TRUE(same_bits(run(c(), many, rows_, size).v, want)) << k->name << ", " << n_thread << " threads";
+                EXPECT_TRUE(same_bits(run(c(), many, rows_, size).v, want))
+                    << k->name << ", " << n_thread << " threads";
             }
         }
     }

@@ -11,7 +11,8 @@ namespace {
 
 using quant::RowFormat;
 
-// The published schedules: Flash 0, 0, then (4, 128) x 20, then 4; Pro 128, 128, then (4, 128) x 29, then 4. One drafter.
+// The published schedules: Flash 0, 0, then (4, 128) x 20, then 4; Pro 128, 128, then (4, 128) x 29, then 4. One
+// drafter.
 Shape published(int n_layer, int64_t first_ratio) {
     Shape s{.head_dim = 512, .n_rot = 64, .index_dim = 128, .window = 128, .layer = {}};
     for (int i = 0; i < n_layer; ++i) {
@@ -75,7 +76,8 @@ TEST(KvPlan, EveryByteIsAccountedFor) {
 }
 
 TEST(KvPlan, GrowsByExactlyTheCompressedRows) {
-    const Plan small = plan_for(flash(), RowFormat::fp8, 128 * 64), large = plan_for(flash(), RowFormat::fp8, 128 * 1024);
+    const Plan small = plan_for(flash(), RowFormat::fp8, 128 * 64),
+               large = plan_for(flash(), RowFormat::fp8, 128 * 1024);
     EXPECT_EQ(small.window_bytes, large.window_bytes);
     EXPECT_EQ(small.frontier_bytes, large.frontier_bytes);
     const auto grown = static_cast<double>(large.total() - small.total());
@@ -128,12 +130,16 @@ TEST(KvCache, TheStoresFillThePlanWithoutOverlap) {
             EXPECT_GE(first, end);
             end = last;
         }
-        EXPECT_EQ(end - ranges.begin()->first, static_cast<uintptr_t>(total) - (64 - static_cast<uintptr_t>(end % 64)) % 64);
+        EXPECT_EQ(end - ranges.begin()->first,
+                  static_cast<uintptr_t>(total) - (64 - static_cast<uintptr_t>(end % 64)) % 64);
     }
 }
 
 TEST(KvCache, EveryByteCanBeWritten) {
-    Shape shape{.head_dim = 80, .n_rot = 16, .index_dim = 32, .window = 8,
+    Shape shape{.head_dim = 80,
+                .n_rot = 16,
+                .index_dim = 32,
+                .window = 8,
                 .layer = {{}, {.ratio = 4, .n_lane = 2, .indexed = true}, {.ratio = 8, .n_lane = 1, .indexed = false}}};
     auto made = Cache::create(shape, {.n_ctx = 50, .max_pass_rows = 3, .format = RowFormat::fp8});
     ASSERT_TRUE(made.ok());

@@ -49,8 +49,8 @@ testing::AssertionResult refused_or_sound(const ToyModel& toy, const std::string
     const std::string& m = run.error().message;
     if (run.error().code == Code::unsupported) return testing::AssertionSuccess();  // says which sizes, in words
     const std::string last = key.substr(key.rfind('.') + 1);
-    if (m.find(last) == std::string::npos && m.find("tensor ") == std::string::npos && m.find("compress_ratios") == m.npos &&
-        m.find("swiglu_clamp_exp") == m.npos)
+    if (m.find(last) == std::string::npos && m.find("tensor ") == std::string::npos &&
+        m.find("compress_ratios") == m.npos && m.find("swiglu_clamp_exp") == m.npos)
         return testing::AssertionFailure() << "names neither the key nor a tensor: " << m;
     return testing::AssertionSuccess();
 }
@@ -62,17 +62,37 @@ bool is_vector(const std::string& name) {
     return false;
 }
 
-const char* const kRequiredIntegers[] = {
-    "block_count", "embedding_length", "vocab_size", "attention.head_count", "attention.head_count_kv",
-    "attention.key_length", "attention.value_length", "rope.dimension_count", "attention.q_lora_rank",
-    "attention.output_lora_rank", "attention.output_group_count", "attention.sliding_window",
-    "attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k", "expert_count",
-    "expert_used_count", "expert_shared_count", "expert_feed_forward_length", "hash_layer_count",
-    "hyper_connection.count", "hyper_connection.sinkhorn_iterations", "rope.scaling.original_context_length"};
-const char* const kRequiredNumbers[] = {
-    "expert_weights_scale", "hyper_connection.epsilon", "attention.layer_norm_rms_epsilon", "rope.freq_base",
-    "attention.compress_rope_freq_base", "rope.scaling.factor", "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow"};
+const char* const kRequiredIntegers[] = {"block_count",
+                                         "embedding_length",
+                                         "vocab_size",
+                                         "attention.head_count",
+                                         "attention.head_count_kv",
+                                         "attention.key_length",
+                                         "attention.value_length",
+                                         "rope.dimension_count",
+                                         "attention.q_lora_rank",
+                                         "attention.output_lora_rank",
+                                         "attention.output_group_count",
+                                         "attention.sliding_window",
+                                         "attention.indexer.head_count",
+                                         "attention.indexer.key_length",
+                                         "attention.indexer.top_k",
+                                         "expert_count",
+                                         "expert_used_count",
+                                         "expert_shared_count",
+                                         "expert_feed_forward_length",
+                                         "hash_layer_count",
+                                         "hyper_connection.count",
+                                         "hyper_connection.sinkhorn_iterations",
+                                         "rope.scaling.original_context_length"};
+const char* const kRequiredNumbers[] = {"expert_weights_scale",
+                                        "hyper_connection.epsilon",
+                                        "attention.layer_norm_rms_epsilon",
+                                        "rope.freq_base",
+                                        "attention.compress_rope_freq_base",
+                                        "rope.scaling.factor",
+                                        "rope.scaling.yarn_beta_fast",
+                                        "rope.scaling.yarn_beta_slow"};
 
 TEST(Load, ToyRunsOnBothBackendsToTheSameLogits) {
     const ToyModel toy;
@@ -87,7 +107,8 @@ TEST(Load, ToyRunsOnBothBackendsToTheSameLogits) {
         ASSERT_TRUE(finite(out.value()));
         logits[i] = std::move(out).value();
     }
-    // f32 weights and rows: only the order of sums differs, 1e-7 relative per operation and some hundred operations deep.
+    // f32 weights and rows: only the order of sums differs, 1e-7 relative per operation and some hundred operations
+    // deep.
     for (size_t i = 0; i < logits[0].size(); ++i) ASSERT_NEAR(logits[0][i], logits[1][i], 1e-4) << i;
 }
 
@@ -96,7 +117,8 @@ TEST(Load, ToyRunsOnBothBackendsToTheSameLogits) {
 TEST(Load, EveryRequiredKeyIsNamedWhenItIsMissing) {
     std::vector<std::string> keys(std::begin(kRequiredIntegers), std::end(kRequiredIntegers));
     keys.insert(keys.end(), std::begin(kRequiredNumbers), std::end(kRequiredNumbers));
-    keys.insert(keys.end(), {"attention.compress_ratios", "swiglu_clamp_exp", "expert_weights_norm", "general.architecture"});
+    keys.insert(keys.end(),
+                {"attention.compress_ratios", "swiglu_clamp_exp", "expert_weights_norm", "general.architecture"});
     const ToyModel whole;
     for (const std::string& key : keys) {
         ToyModel toy = whole;
@@ -141,8 +163,8 @@ TEST(Load, IntegersFarOutsideAreRefusedOrHarmless) {
     std::vector<std::string> keys(std::begin(kRequiredIntegers), std::end(kRequiredIntegers));
     keys.push_back("context_length");
     for (const std::string& key : keys) {
-        for (const uint64_t v : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{100000}, uint64_t{1} << 20, uint64_t{1} << 31,
-                                 uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0}}) {
+        for (const uint64_t v : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{100000}, uint64_t{1} << 20,
+                                 uint64_t{1} << 31, uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0}}) {
             ToyModel toy = whole;
             toy.set(key, v);
             EXPECT_TRUE(refused_or_sound(toy, key)) << key << " = " << v;
@@ -156,10 +178,15 @@ TEST(Load, IntegersFarOutsideAreRefusedOrHarmless) {
 // Known failures E5: counts beyond any table.
 TEST(Load, LayerAndExpertCountsOutOfRangeAreRefusedByTheirKey) {
     const ToyModel whole;
-    const std::pair<const char*, uint32_t> cases[] = {{"block_count", 0}, {"block_count", 100000}, {"expert_count", 0},
-                                                      {"expert_count", 65536}, {"expert_used_count", 0},
-                                                      {"expert_used_count", 65}, {"hyper_connection.count", 17},
-                                                      {"rope.dimension_count", 514}, {"attention.indexer.key_length", 512}};
+    const std::pair<const char*, uint32_t> cases[] = {{"block_count", 0},
+                                                      {"block_count", 100000},
+                                                      {"expert_count", 0},
+                                                      {"expert_count", 65536},
+                                                      {"expert_used_count", 0},
+                                                      {"expert_used_count", 65},
+                                                      {"hyper_connection.count", 17},
+                                                      {"rope.dimension_count", 514},
+                                                      {"attention.indexer.key_length", 512}};
     for (const auto& [key, value] : cases) {
         ToyModel toy = whole;
         toy.set(key, value);
@@ -188,17 +215,17 @@ TEST(Load, SizesThatDoNotFitEachOtherAreRefused) {
         const char* part;
     };
     const ToyModel whole;
-    for (const Case& c : {Case{"attention.output_group_count", 3, "4 heads do not divide into 3"},
-                          Case{"attention.head_count_kv", 2, "kv heads"},
-                          Case{"attention.value_length", 64, "value length 64"},
-                          Case{"rope.dimension_count", 15, "rotary"},  // odd
-                          Case{"rope.dimension_count", 80, "rotary"},  // nothing left
-                          Case{"rope.dimension_count", 32, "rotary"},  // 48 left
-                          Case{"expert_used_count", 5, "5 experts used of 4"},
-                          Case{"attention.indexer.key_length", 48, "indexer width 48"},
-                          Case{"attention.indexer.key_length", 16, "indexer width 16"},
-                          Case{"expert_gating_func", 2, "expert_gating_func is 2"},
-                          Case{"expert_group_count", 8, "expert_group_count is 8"}}) {
+    for (const Case& c :
+         {Case{"attention.output_group_count", 3, "4 heads do not divide into 3"},
+          Case{"attention.head_count_kv", 2, "kv heads"}, Case{"attention.value_length", 64, "value length 64"},
+          Case{"rope.dimension_count", 15, "rotary"},  // odd
+          Case{"rope.dimension_count", 80, "rotary"},  // nothing left
+          Case{"rope.dimension_count", 32, "rotary"},  // 48 left
+          Case{"expert_used_count", 5, "5 experts used of 4"},
+          Case{"attention.indexer.key_length", 48, "indexer width 48"},
+          Case{"attention.indexer.key_length", 16, "indexer width 16"},
+          Case{"expert_gating_func", 2, "expert_gating_func is 2"},
+          Case{"expert_group_count", 8, "expert_group_count is 8"}}) {
         ToyModel toy = whole;
         toy.set(c.key, c.value);
         EXPECT_TRUE(refused(toy, Code::unsupported, {c.part})) << c.key << " = " << c.value;
@@ -224,7 +251,8 @@ TEST(Load, CompressRatiosMustCoverTheLayersWithRatiosThatExist) {
     EXPECT_TRUE(refused(with({0, 4}), Code::bad_file, {"compress_ratios has 2 entries", "at least 3"}));
     EXPECT_TRUE(refused(with({}), Code::bad_file, {"compress_ratios"}));
     for (const uint32_t odd : {1u, 2u, 3u, 65537u, 1u << 31, ~0u})
-        EXPECT_TRUE(refused(with({0, odd, 8, 0}), Code::unsupported, {strf("compress ratio {} in layer 1", odd)})) << odd;
+        EXPECT_TRUE(refused(with({0, odd, 8, 0}), Code::unsupported, {strf("compress ratio {} in layer 1", odd)}))
+            << odd;
     EXPECT_TRUE(refused(with({0, 4, 8, 4}), Code::unsupported, {"drafter"}));
     EXPECT_TRUE(refused(with(std::vector<uint32_t>(2000, 0)), Code::bad_file, {"compress_ratios"}));
     ToyModel negative = whole;
@@ -236,7 +264,8 @@ TEST(Load, CompressRatiosMustCoverTheLayersWithRatiosThatExist) {
     signed_entries.set("attention.compress_ratios", std::vector<int32_t>{0, 4, 8});
     EXPECT_TRUE(ToyRun::load(signed_entries.bytes()).ok());
     // A ratio the tensors were not made for.
-    EXPECT_TRUE(refused(with({0, 8, 8, 0}), Code::bad_file, {"blk.1.attn_compressor_kv.weight", "[64, 160]", "[64, 80]"}));
+    EXPECT_TRUE(
+        refused(with({0, 8, 8, 0}), Code::bad_file, {"blk.1.attn_compressor_kv.weight", "[64, 160]", "[64, 80]"}));
     EXPECT_TRUE(refused(with({4, 4, 8, 0}), Code::not_found, {"blk.0.attn_compressor_kv.weight", "[64, 160]"}));
 }
 
@@ -265,7 +294,8 @@ TEST(Load, EveryMissingTensorIsNamedWithItsShape) {
         toy.drop(t.name);
         std::string shape;
         for (const uint64_t d : t.dims) shape += strf("{}{}", shape.empty() ? "[" : ", ", d);
-        EXPECT_TRUE(refused(toy, Code::not_found, {"tensor " + t.name + " is missing", shape + "]", "incomplete"})) << t.name;
+        EXPECT_TRUE(refused(toy, Code::not_found, {"tensor " + t.name + " is missing", shape + "]", "incomplete"}))
+            << t.name;
     }
 }
 
@@ -285,7 +315,8 @@ TEST(Load, EveryTensorOfAnotherShapeIsNamedWithBothShapes) {
             dims[d] += 32;
             ToyModel toy = whole;
             toy.resize(t.name, dims);
-            EXPECT_TRUE(refused(toy, Code::bad_file, {"tensor " + t.name + " has shape", strf("{}", dims[d])})) << t.name;
+            EXPECT_TRUE(refused(toy, Code::bad_file, {"tensor " + t.name + " has shape", strf("{}", dims[d])}))
+                << t.name;
         }
         std::vector<uint64_t> dims = t.dims;
         dims.push_back(2);
@@ -300,8 +331,8 @@ TEST(Load, EveryTensorOfAnotherShapeIsNamedWithBothShapes) {
 
 TEST(Load, TypesWithoutAMeaningHereAreNamed) {
     const ToyModel whole(test::wide_toy());
-    for (const char* name : {"token_embd.weight", "output.weight", "blk.0.attn_q_a.weight", "blk.1.indexer.attn_q_b.weight",
-                             "blk.2.ffn_down_exps.weight", "mtp.0.e_proj.weight"}) {
+    for (const char* name : {"token_embd.weight", "output.weight", "blk.0.attn_q_a.weight",
+                             "blk.1.indexer.attn_q_b.weight", "blk.2.ffn_down_exps.weight", "mtp.0.e_proj.weight"}) {
         for (const Type type : {Type::i32, Type::i8, Type::f64, Type::iq1_s, Type::iq2_xs, Type::tq1_0}) {
             if (quant::format(type).decode != nullptr) continue;
             ToyModel toy = whole;
@@ -470,7 +501,8 @@ TEST(Load, ANanInAnyMatrixIsReportedWithItsLayer) {
             ASSERT_FALSE(logits.ok()) << t.name << " on " << backend;
             EXPECT_EQ(logits.error().code, Code::numeric);
             const std::string layer = "layer " + t.name.substr(4, 1);
-            EXPECT_NE(logits.error().message.find(layer), std::string::npos) << t.name << ": " << logits.error().message;
+            EXPECT_NE(logits.error().message.find(layer), std::string::npos)
+                << t.name << ": " << logits.error().message;
             EXPECT_NE(logits.error().message.find("token "), std::string::npos) << logits.error().message;
             // The next pass starts clean: the same tokens fail the same way, not with a stale message.
             EXPECT_EQ(run.value()->ops().end_pass().ok(), true);
@@ -480,7 +512,8 @@ TEST(Load, ANanInAnyMatrixIsReportedWithItsLayer) {
 
 TEST(Load, ANanScaleOfABlockIsReportedToo) {
     for (const Type type : {Type::q8_0, Type::mxfp4}) {
-        for (const char* name : {"blk.1.ffn_gate_exps.weight", "blk.1.ffn_up_exps.weight", "blk.1.ffn_down_exps.weight"}) {
+        for (const char* name :
+             {"blk.1.ffn_gate_exps.weight", "blk.1.ffn_up_exps.weight", "blk.1.ffn_down_exps.weight"}) {
             ToyModel toy;
             toy.retype("blk.1.ffn_gate_exps.weight", type);
             toy.retype("blk.1.ffn_up_exps.weight", type);

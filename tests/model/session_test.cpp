@@ -1,5 +1,5 @@
-// Sessions of the engine on a toy model: what is refused, what a failure leaves behind, and that starting again is starting
-// from nothing.
+// Sessions of the engine on a toy model: what is refused, what a failure leaves behind, and that starting again is
+// starting from nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,8 @@ std::unique_ptr<Session> start(Engine& engine, int64_t n_ctx = 256, int64_t chun
 
 ToyModel poisoned() {
     ToyModel toy;
-    for (int64_t i = 0; i < toy.shape.n_embd; ++i) toy.tensor("token_embd.weight").put(kPoison * toy.shape.n_embd + i, kNan);
+    for (int64_t i = 0; i < toy.shape.n_embd; ++i)
+        toy.tensor("token_embd.weight").put(kPoison * toy.shape.n_embd + i, kNan);
     return toy;
 }
 
@@ -45,7 +46,8 @@ std::vector<int32_t> ids(size_t n, size_t first = 20) {
 std::vector<float> logits_of(const Session& s) { return {s.logits().begin(), s.logits().end()}; }
 
 testing::AssertionResult same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    if (a.empty() || a.size() != b.size()) return testing::AssertionFailure() << a.size() << " and " << b.size() << " values";
+    if (a.empty() || a.size() != b.size())
+        return testing::AssertionFailure() << a.size() << " and " << b.size() << " values";
     if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return testing::AssertionSuccess();
     return testing::AssertionFailure() << "they differ";
 }
@@ -86,9 +88,10 @@ TEST(Engine, AnUnknownBackendAndAMissingFileAreNamed) {
 
 TEST(Session, BadOptionsAreRefused) {
     const auto engine = open(ToyModel());
-    for (const SessionOptions& o : {SessionOptions{.n_ctx = 0}, SessionOptions{.n_ctx = -5}, SessionOptions{.n_ctx = 1 << 30},
-                                    SessionOptions{.n_ctx = std::numeric_limits<int64_t>::max()},
-                                    SessionOptions{.n_ctx = 16, .chunk = 0}, SessionOptions{.n_ctx = 16, .chunk = -1}}) {
+    for (const SessionOptions& o :
+         {SessionOptions{.n_ctx = 0}, SessionOptions{.n_ctx = -5}, SessionOptions{.n_ctx = 1 << 30},
+          SessionOptions{.n_ctx = std::numeric_limits<int64_t>::max()}, SessionOptions{.n_ctx = 16, .chunk = 0},
+          SessionOptions{.n_ctx = 16, .chunk = -1}}) {
         const auto s = engine->new_session(o);
         ASSERT_FALSE(s.ok()) << o.n_ctx << ", " << o.chunk;
         EXPECT_EQ(s.error().code, Code::invalid_argument) << s.error().message;
@@ -101,7 +104,8 @@ TEST(Session, ATokenOutsideTheVocabularyIsNamedAndNothingIsComputed) {
     const auto s = start(*engine);
     for (const int32_t bad : {260, -1, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
         const std::vector<int32_t> tokens = {1, 2, bad, 3};
-        EXPECT_TRUE(fails(s->prefill(tokens), Code::invalid_argument, {"outside the vocabulary", strf("{}", bad).c_str(), "260"}));
+        EXPECT_TRUE(fails(s->prefill(tokens), Code::invalid_argument,
+                          {"outside the vocabulary", strf("{}", bad).c_str(), "260"}));
         EXPECT_EQ(s->n_token(), 0);
     }
     EXPECT_TRUE(s->decode(259).ok());
@@ -195,8 +199,8 @@ TEST(Session, ANanIsReportedWithLayerAndTokenAndTheSessionGoesOn) {
     }
 }
 
-// A failing pass of many rows has already written its rows over the compressors' unfinished windows, for every number of
-// tokens before it and every length.
+// A failing pass of many rows has already written its rows over the compressors' unfinished windows, for every number
+// of tokens before it and every length.
 TEST(Session, AFailedChunkLeavesNoTrace) {
     const auto engine = open(poisoned());
     for (const size_t before : {1u, 5u, 8u, 13u, 20u, 31u}) {

@@ -23,7 +23,8 @@ constexpr float kNoSink = -1e30f;
 // --- the softmax with a sink --------------------
 
 TEST(Attend, KnownWeightsOfTwoRowsAndASink) {
-    // Scores 1 and 2: q picks the first value, which the scale 1/sqrt(80) is divided out of; values 1 and 2 mark the rows.
+    // Scores 1 and 2: q picks the first value, which the scale 1/sqrt(80) is divided out of; values 1 and 2 mark the
+    // rows.
     OwnedCache box(RowFormat::f32, {});
     ops::LayerCache* const caches[] = {&box.cache};
     Rows kv(std::vector<float>(160, 0.0f), 80), q(std::vector<float>(80, 0.0f), 80), out(1, 80);
@@ -34,8 +35,17 @@ TEST(Attend, KnownWeightsOfTwoRowsAndASink) {
     const float sink[] = {0.5f};
     ReferenceOps ops(1);
     ops.append_window({.kv = kv.t(), .n_rot = 16, .rows = rows, .cache = caches});
-    ops.attend({.out = out.t(), .q = q.t(), .sink = sink, .n_head = 1, .head_dim = 80, .n_rot = 16, .window = 8, .ratio = 0,
-                .selection = nullptr, .rows = {&rows[1], 1}, .cache = caches});
+    ops.attend({.out = out.t(),
+                .q = q.t(),
+                .sink = sink,
+                .n_head = 1,
+                .head_dim = 80,
+                .n_rot = 16,
+                .window = 8,
+                .ratio = 0,
+                .selection = nullptr,
+                .rows = {&rows[1], 1},
+                .cache = caches});
     EXPECT_NEAR(out.v[1], 0.2312239, 1e-7);
     EXPECT_NEAR(out.v[2], 0.6285317, 1e-7);
 }
@@ -48,16 +58,25 @@ TEST(Attend, AnEnormousSinkLeavesNothingAndScoresDoNotOverflow) {
     const float sink[] = {1e30f, 0.0f};  // the score of the row is 80 * 10^4 / sqrt(80), about 9e4
     ReferenceOps ops(1);
     ops.append_window({.kv = kv.t(), .n_rot = 16, .rows = rows, .cache = caches});
-    ops.attend({.out = out.t(), .q = q.t(), .sink = sink, .n_head = 2, .head_dim = 80, .n_rot = 16, .window = 8, .ratio = 0,
-                .selection = nullptr, .rows = rows, .cache = caches});
+    ops.attend({.out = out.t(),
+                .q = q.t(),
+                .sink = sink,
+                .n_head = 2,
+                .head_dim = 80,
+                .n_rot = 16,
+                .window = 8,
+                .ratio = 0,
+                .selection = nullptr,
+                .rows = rows,
+                .cache = caches});
     EXPECT_EQ(out.v[0], 0.0f);
     EXPECT_EQ(out.v[80], 100.0f);
 }
 
 // --- who is visible --------------------
 
-// Attends with q = 0 and no sink: every visible row weighs the same, and since row i is one-hot in value i, the output says
-// which rows were seen.
+// Attends with q = 0 and no sink: every visible row weighs the same, and since row i is one-hot in value i, the output
+// says which rows were seen.
 struct Seen {
     std::vector<bool> window, compressed;
 };
@@ -65,9 +84,16 @@ class Visibility {
  public:
     static constexpr int64_t kDim = 512 + 16, kRot = 16, kFirstCompressed = 300;
     Visibility(int64_t window, int64_t ratio, int64_t n)
-        : window_(window), ratio_(ratio),
-          box_(RowFormat::f32, {.dim = kDim, .n_rot = kRot, .index_dim = 32, .window = window, .ratio = ratio > 0 ? ratio : 4,
-                                .n_lane = 1, .n_ctx = n, .max_rows = n}) {
+        : window_(window),
+          ratio_(ratio),
+          box_(RowFormat::f32, {.dim = kDim,
+                                .n_rot = kRot,
+                                .index_dim = 32,
+                                .window = window,
+                                .ratio = ratio > 0 ? ratio : 4,
+                                .n_lane = 1,
+                                .n_ctx = n,
+                                .max_rows = n}) {
         Rows kv(std::vector<float>(static_cast<size_t>(n * kDim), 0.0f), kDim);
         for (int64_t p = 0; p < n; ++p) kv.v[static_cast<size_t>(p * kDim + p)] = 1;
         const auto rows = test::session_rows(n);
@@ -83,8 +109,17 @@ class Visibility {
         ops::LayerCache* const caches[] = {&box_.cache};
         Rows q(std::vector<float>(kDim, 0.0f), kDim), out(1, kDim);
         const ops::Row row{.position = t};
-        ops_.attend({.out = out.t(), .q = q.t(), .sink = &kNoSink, .n_head = 1, .head_dim = kDim, .n_rot = kRot,
-                     .window = window_, .ratio = ratio_, .selection = selection, .rows = {&row, 1}, .cache = caches});
+        ops_.attend({.out = out.t(),
+                     .q = q.t(),
+                     .sink = &kNoSink,
+                     .n_head = 1,
+                     .head_dim = kDim,
+                     .n_rot = kRot,
+                     .window = window_,
+                     .ratio = ratio_,
+                     .selection = selection,
+                     .rows = {&row, 1},
+                     .cache = caches});
         Seen s;
         for (int64_t i = 0; i < kFirstCompressed; ++i) s.window.push_back(out.v[static_cast<size_t>(i)] > 0);
         for (int64_t i = kFirstCompressed; i < kDim; ++i) s.compressed.push_back(out.v[static_cast<size_t>(i)] > 0);
@@ -122,16 +157,18 @@ TEST(Attend, OnlySelectedRowsAreSeenAndRecentOnesAreNotLeftOut) {
     int32_t ids[] = {0, 7, 24}, count[] = {3};
     const ops::Selection selection{ids, count, 3};
     const Seen s = v.at(99, &selection);
-    for (size_t w = 0; w < 25; ++w) EXPECT_EQ(s.compressed[w], w == 0 || w == 7 || w == 24) << w;  // 24: inside the window
+    for (size_t w = 0; w < 25; ++w)
+        EXPECT_EQ(s.compressed[w], w == 0 || w == 7 || w == 24) << w;  // 24: inside the window
     EXPECT_TRUE(s.window[99] && s.window[84] && !s.window[83]);
 }
 
 // --- the compressor --------------------
 
-// The definition again, in f64 and from the whole history: row w of c, z [n, lanes * width] with ape [ratio, lanes * width].
+// The definition again, in f64 and from the whole history: row w of c, z [n, lanes * width] with ape [ratio, lanes *
+// width].
 std::vector<double> pooled_row(const std::vector<float>& c, const std::vector<float>& z, const std::vector<float>& ape,
-                               const std::vector<float>& norm, const std::vector<float>& freq, int64_t width, int64_t ratio,
-                               bool overlap, int64_t n_rot, int64_t w) {
+                               const std::vector<float>& norm, const std::vector<float>& freq, int64_t width,
+                               int64_t ratio, bool overlap, int64_t n_rot, int64_t w) {
     const int64_t wide = overlap ? 2 * width : width;
     std::vector<double> row(static_cast<size_t>(width));
     for (int64_t j = 0; j < width; ++j) {
@@ -157,7 +194,8 @@ std::vector<double> pooled_row(const std::vector<float>& c, const std::vector<fl
         row[j] *= static_cast<double>(norm[j]) / std::sqrt(square / static_cast<double>(width) + 1e-6);
     for (int64_t i = 0; i < n_rot / 2; ++i) {  // turned to the first position of the row's own window
         const double angle = static_cast<double>(w * ratio) * static_cast<double>(freq[static_cast<size_t>(i)]);
-        double &a = row[static_cast<size_t>(width - n_rot + 2 * i)], &b = row[static_cast<size_t>(width - n_rot + 2 * i + 1)];
+        double &a = row[static_cast<size_t>(width - n_rot + 2 * i)],
+               &b = row[static_cast<size_t>(width - n_rot + 2 * i + 1)];
         const double turned = a * std::cos(angle) - b * std::sin(angle);
         b = a * std::sin(angle) + b * std::cos(angle);
         a = turned;
@@ -181,16 +219,27 @@ void expect_pooling(int64_t ratio, bool overlap, int64_t n, int64_t chunk, bool 
             return Rows({v.begin() + first * wide, v.begin() + (first + m) * wide}, wide);
         };
         Rows cs = slice(c), zs = slice(z);
-        ops.compress({.c = cs.t(), .z = zs.t(), .ape = ape.data(), .norm = norm.data(), .freq = freq.data(), .eps = 1e-6f,
-                      .width = width, .n_lane = n_lane, .ratio = ratio, .n_rot = n_rot, .to_index = to_index,
-                      .rows = std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(m)), .cache = caches});
+        ops.compress({.c = cs.t(),
+                      .z = zs.t(),
+                      .ape = ape.data(),
+                      .norm = norm.data(),
+                      .freq = freq.data(),
+                      .eps = 1e-6f,
+                      .width = width,
+                      .n_lane = n_lane,
+                      .ratio = ratio,
+                      .n_rot = n_rot,
+                      .to_index = to_index,
+                      .rows = std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(m)),
+                      .cache = caches});
     }
     for (int64_t w = 0; w < n / ratio; ++w) {
         std::vector<float> got(static_cast<size_t>(width));
         if (to_index)
             quant::decode_index_row(RowFormat::f32, box.cache.index.row(w), static_cast<int>(width), got.data());
         else
-            quant::decode_attn_row(RowFormat::f32, box.cache.compressed.row(w), static_cast<int>(width), 16, got.data());
+            quant::decode_attn_row(RowFormat::f32, box.cache.compressed.row(w), static_cast<int>(width), 16,
+                                   got.data());
         const std::vector<double> want = pooled_row(c, z, ape, norm, freq, width, ratio, overlap, n_rot, w);
         // f32 exponentials and sums of at most 128 terms: some 1e-6.
         for (size_t j = 0; j < got.size(); ++j) ASSERT_NEAR(got[j], want[j], 5e-6) << "row " << w << ", value " << j;
@@ -225,8 +274,15 @@ std::vector<int32_t> select(const std::vector<float>& value, int32_t position, i
     int32_t count = -1;
     const ops::Row row{.position = position};
     ReferenceOps ops(1);
-    ops.index_select({.selected = {ids.data(), &count, top_k}, .q = q.t(), .weight = w.t(), .n_head = 1, .head_dim = 32,
-                      .ratio = 4, .top_k = top_k, .rows = {&row, 1}, .cache = caches});
+    ops.index_select({.selected = {ids.data(), &count, top_k},
+                      .q = q.t(),
+                      .weight = w.t(),
+                      .n_head = 1,
+                      .head_dim = 32,
+                      .ratio = 4,
+                      .top_k = top_k,
+                      .rows = {&row, 1},
+                      .cache = caches});
     ids.resize(static_cast<size_t>(count));
     return ids;
 }
@@ -274,7 +330,8 @@ TEST(TopK, NanNeverWinsOverANumber) {
 TEST(TopK, EqualsSorting) {
     std::mt19937 rng(9);
     for (int round = 0; round < 200; ++round) {
-        const auto n = static_cast<int32_t>(2 + rng() % 60), k = static_cast<int32_t>(1 + rng() % static_cast<uint32_t>(n - 1));
+        const auto n = static_cast<int32_t>(2 + rng() % 60),
+                   k = static_cast<int32_t>(1 + rng() % static_cast<uint32_t>(n - 1));
         std::vector<float> score(static_cast<size_t>(n));
         for (float& s : score) s = static_cast<float>(rng() % 7);
         std::vector<int32_t> want(static_cast<size_t>(n)), ids(static_cast<size_t>(k)), scratch(static_cast<size_t>(n));

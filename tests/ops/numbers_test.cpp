@@ -31,8 +31,15 @@ Split split(std::vector<float> mix, std::vector<float> scale, std::vector<float>
     const int64_t n = m.n_row();
     Split s{Rows(n, 4), Rows(n, 4), Rows(n, 16)};
     ReferenceOps ops(1);
-    ops.hc_split({.pre = s.pre.t(), .post = s.post.t(), .comb = s.comb.t(), .mix = m.t(), .scale = scale.data(),
-                  .base = base.data(), .n_stream = 4, .n_sinkhorn = n_sinkhorn, .eps = 1e-6f});
+    ops.hc_split({.pre = s.pre.t(),
+                  .post = s.post.t(),
+                  .comb = s.comb.t(),
+                  .mix = m.t(),
+                  .scale = scale.data(),
+                  .base = base.data(),
+                  .n_stream = 4,
+                  .n_sinkhorn = n_sinkhorn,
+                  .eps = 1e-6f});
     return s;
 }
 
@@ -109,16 +116,21 @@ struct Routed {
     std::vector<int32_t> expert;
     std::vector<float> weight;
 };
-Routed route(std::vector<float> logits, std::vector<float> bias, int64_t n_used, float scale, const int32_t* hash = nullptr,
-             int32_t token = 0) {
+Routed route(std::vector<float> logits, std::vector<float> bias, int64_t n_used, float scale,
+             const int32_t* hash = nullptr, int32_t token = 0) {
     const auto n = static_cast<int64_t>(logits.size());
     Rows z(std::move(logits), n);
     Routed r{std::vector<int32_t>(static_cast<size_t>(n_used)), std::vector<float>(static_cast<size_t>(n_used))};
     const ops::Row row{.token = token};
     if (bias.empty()) bias.assign(static_cast<size_t>(n), 0.0f);
     ReferenceOps ops(1);
-    ops.route({.expert = r.expert.data(), .weight = r.weight.data(), .logits = z.t(),
-               .bias = hash == nullptr ? bias.data() : nullptr, .hash = hash, .n_used = n_used, .scale = scale,
+    ops.route({.expert = r.expert.data(),
+               .weight = r.weight.data(),
+               .logits = z.t(),
+               .bias = hash == nullptr ? bias.data() : nullptr,
+               .hash = hash,
+               .n_used = n_used,
+               .scale = scale,
                .rows = {&row, 1}});
     return r;
 }
@@ -143,8 +155,8 @@ TEST(Router, KnownWeightsOfSixExperts) {
 
 // The pocket model chooses experts with logits below -20, where log(1 + e^z) in f32 is zero.
 TEST(Router, VeryNegativeLogitsAreExact) {
-    for (const float z : {0.0f, -10.0f, -16.0f, -17.0f, -20.0f, -25.0f, -39.75f, -40.25f, -60.0f, -103.0f, -200.0f, -745.0f,
-                          -800.0f, -1400.0f, 25.0f, 31.0f, 80.0f}) {
+    for (const float z : {0.0f, -10.0f, -16.0f, -17.0f, -20.0f, -25.0f, -39.75f, -40.25f, -60.0f, -103.0f, -200.0f,
+                          -745.0f, -800.0f, -1400.0f, 25.0f, 31.0f, 80.0f}) {
         const std::vector<float> logits = {z - 1, z, z + 0.5f};
         const Routed r = route(logits, {}, 3, 2.5f);
         long double sum = 0;
@@ -152,7 +164,8 @@ TEST(Router, VeryNegativeLogitsAreExact) {
         for (size_t k = 0; k < 3; ++k) {
             const long double want = exact_score(logits[static_cast<size_t>(r.expert[k])]) / sum * 2.5L;
             // One rounding to f32.
-            EXPECT_NEAR(static_cast<double>(r.weight[k] / want), 1.0, 0x1p-24 + 1e-12) << z << ", expert " << r.expert[k];
+            EXPECT_NEAR(static_cast<double>(r.weight[k] / want), 1.0, 0x1p-24 + 1e-12)
+                << z << ", expert " << r.expert[k];
         }
     }
 }
@@ -163,7 +176,8 @@ TEST(Router, VeryDifferentLogitsKeepTheirRatio) {
     long double sum = 0;
     for (const float z : {-25.0f, -60.0f, -200.0f, -800.0f}) sum += exact_score(z);
     for (size_t k = 0; k < 2; ++k)
-        EXPECT_NEAR(static_cast<double>(r.weight[k] / (exact_score(k == 0 ? -25.0f : -60.0f) / sum)), 1.0, 0x1p-24 + 1e-12);
+        EXPECT_NEAR(static_cast<double>(r.weight[k] / (exact_score(k == 0 ? -25.0f : -60.0f) / sum)), 1.0,
+                    0x1p-24 + 1e-12);
     // e^-87.5 and e^-387.5 of the first: the smallest f32 numbers end near e^-103.
     EXPECT_NEAR(static_cast<double>(r.weight[2] / (exact_score(-200) / sum)), 1.0, 0x1p-23);
     EXPECT_EQ(r.weight[3], 0.0f);
@@ -232,7 +246,8 @@ TEST(RmsNorm, IsTheQuotientWithTheRootMeanSquare) {
     ops.rms_norm({.y = unit.t(), .x = x.t(), .w = nullptr, .eps = 0.25f});
     for (size_t t = 0; t < 3; ++t) {
         double sum = 0;
-        for (size_t i = 0; i < 77; ++i) sum += static_cast<double>(x.v[t * 77 + i]) * static_cast<double>(x.v[t * 77 + i]);
+        for (size_t i = 0; i < 77; ++i)
+            sum += static_cast<double>(x.v[t * 77 + i]) * static_cast<double>(x.v[t * 77 + i]);
         for (size_t i = 0; i < 77; ++i) {
             const double want = static_cast<double>(x.v[t * 77 + i]) / std::sqrt(sum / 77 + 0.25);
             EXPECT_NEAR(unit.v[t * 77 + i], want, 3e-7);
@@ -255,11 +270,14 @@ TEST(Rope, TurnsAdjacentPairsOfTheLastValues) {
             for (size_t i = 0; i < 2; ++i) {
                 const long double angle = static_cast<long double>(position) * static_cast<long double>(freq[i]);
                 const long double a = before[h * 6 + 2 + 2 * i], b = before[h * 6 + 3 + 2 * i];
-                EXPECT_NEAR(x.v[h * 6 + 2 + 2 * i], static_cast<double>(a * std::cos(angle) - b * std::sin(angle)), 5e-7);
-                EXPECT_NEAR(x.v[h * 6 + 3 + 2 * i], static_cast<double>(a * std::sin(angle) + b * std::cos(angle)), 5e-7);
+                EXPECT_NEAR(x.v[h * 6 + 2 + 2 * i], static_cast<double>(a * std::cos(angle) - b * std::sin(angle)),
+                            5e-7);
+                EXPECT_NEAR(x.v[h * 6 + 3 + 2 * i], static_cast<double>(a * std::sin(angle) + b * std::cos(angle)),
+                            5e-7);
             }
         }
-        ops.rope({.x = x.t(), .n_head = 2, .head_dim = 6, .n_rot = 4, .freq = freq, .rows = {&row, 1}, .inverse = true});
+        ops.rope(
+            {.x = x.t(), .n_head = 2, .head_dim = 6, .n_rot = 4, .freq = freq, .rows = {&row, 1}, .inverse = true});
         for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(x.v[i], before[i], 5e-7);
     }
 }

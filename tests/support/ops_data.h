@@ -84,7 +84,8 @@ class OwnedCache {
 // Rows first .. first+n-1 of one session.
 inline std::vector<ops::Row> session_rows(int64_t n, int32_t slot = 0, int32_t first = 0) {
     std::vector<ops::Row> rows;
-    for (int32_t i = 0; i < n; ++i) rows.push_back({.token = (first + i) * 7 % 100 + slot, .position = first + i, .slot = slot});
+    for (int32_t i = 0; i < n; ++i)
+        rows.push_back({.token = (first + i) * 7 % 100 + slot, .position = first + i, .slot = slot});
     return rows;
 }
 

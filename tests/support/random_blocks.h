@@ -19,14 +19,24 @@ inline void random_blocks(const quant::Format& f, std::byte* row, int64_t n, std
             block[at + 1] = std::byte{0x18};
         };
         switch (f.type) {
-            case quant::Type::q2_k: factor(80), factor(82); break;
-            case quant::Type::q3_k: factor(108); break;
-            case quant::Type::q6_k: factor(208); break;
+            case quant::Type::q2_k:
+                factor(80), factor(82);
+                break;
+            case quant::Type::q3_k:
+                factor(108);
+                break;
+            case quant::Type::q6_k:
+                factor(208);
+                break;
             case quant::Type::q4_k:
             case quant::Type::q5_k:
             case quant::Type::q4_1:
-            case quant::Type::q5_1: factor(0), factor(2); break;
-            default: factor(0); break;
+            case quant::Type::q5_1:
+                factor(0), factor(2);
+                break;
+            default:
+                factor(0);
+                break;
         }
     }
 }

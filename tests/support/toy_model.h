@@ -166,23 +166,40 @@ class ToyModel {
         const auto n_layer = static_cast<uint32_t>(s.ratio.size());
         set("general.architecture", std::string("deepseek4"));
         set("general.name", std::string("toy"));
-        const std::pair<const char*, uint32_t> integers[] = {
-            {"block_count", n_layer}, {"embedding_length", s.n_embd}, {"vocab_size", s.n_vocab}, {"context_length", 4096},
-            {"attention.head_count", s.n_head}, {"attention.head_count_kv", 1}, {"attention.key_length", s.head_dim},
-            {"attention.value_length", s.head_dim}, {"rope.dimension_count", s.n_rot},
-            {"attention.q_lora_rank", s.q_rank}, {"attention.output_lora_rank", s.out_rank},
-            {"attention.output_group_count", s.n_group}, {"attention.sliding_window", s.window},
-            {"attention.indexer.head_count", s.index_n_head}, {"attention.indexer.key_length", s.index_dim},
-            {"attention.indexer.top_k", s.top_k}, {"expert_count", s.n_expert}, {"expert_used_count", s.n_used},
-            {"expert_shared_count", 1}, {"expert_feed_forward_length", s.n_ff}, {"hash_layer_count", s.n_hash},
-            {"expert_gating_func", 4}, {"hyper_connection.count", s.n_stream},
-            {"hyper_connection.sinkhorn_iterations", 20}, {"rope.scaling.original_context_length", 1024}};
+        const std::pair<const char*, uint32_t> integers[] = {{"block_count", n_layer},
+                                                             {"embedding_length", s.n_embd},
+                                                             {"vocab_size", s.n_vocab},
+                                                             {"context_length", 4096},
+                                                             {"attention.head_count", s.n_head},
+                                                             {"attention.head_count_kv", 1},
+                                                             {"attention.key_length", s.head_dim},
+                                                             {"attention.value_length", s.head_dim},
+                                                             {"rope.dimension_count", s.n_rot},
+                                                             {"attention.q_lora_rank", s.q_rank},
+                                                             {"attention.output_lora_rank", s.out_rank},
+                                                             {"attention.output_group_count", s.n_group},
+                                                             {"attention.sliding_window", s.window},
+                                                             {"attention.indexer.head_count", s.index_n_head},
+                                                             {"attention.indexer.key_length", s.index_dim},
+                                                             {"attention.indexer.top_k", s.top_k},
+                                                             {"expert_count", s.n_expert},
+                                                             {"expert_used_count", s.n_used},
+                                                             {"expert_shared_count", 1},
+                                                             {"expert_feed_forward_length", s.n_ff},
+                                                             {"hash_layer_count", s.n_hash},
+                                                             {"expert_gating_func", 4},
+                                                             {"hyper_connection.count", s.n_stream},
+                                                             {"hyper_connection.sinkhorn_iterations", 20},
+                                                             {"rope.scaling.original_context_length", 1024}};
         for (const auto& [name, value] : integers) set(name, value);
-        const std::pair<const char*, float> numbers[] = {
-            {"expert_weights_scale", 1.5f}, {"hyper_connection.epsilon", 1e-6f},
-            {"attention.layer_norm_rms_epsilon", 1e-6f}, {"rope.freq_base", 10000.0f},
-            {"attention.compress_rope_freq_base", 160000.0f}, {"rope.scaling.factor", 16.0f},
-            {"rope.scaling.yarn_beta_fast", 32.0f}, {"rope.scaling.yarn_beta_slow", 1.0f}};
+        const std::pair<const char*, float> numbers[] = {{"expert_weights_scale", 1.5f},
+                                                         {"hyper_connection.epsilon", 1e-6f},
+                                                         {"attention.layer_norm_rms_epsilon", 1e-6f},
+                                                         {"rope.freq_base", 10000.0f},
+                                                         {"attention.compress_rope_freq_base", 160000.0f},
+                                                         {"rope.scaling.factor", 16.0f},
+                                                         {"rope.scaling.yarn_beta_fast", 32.0f},
+                                                         {"rope.scaling.yarn_beta_slow", 1.0f}};
         for (const auto& [name, value] : numbers) set(name, value);
         set("expert_weights_norm", true);
         std::vector<uint32_t> ratios = s.ratio;
@@ -199,7 +216,8 @@ class ToyModel {
             append_utf8(tokens.emplace_back(), itself ? b : other++);
         }
         std::vector<int32_t> types(256, 1);
-        for (const char* marker : {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"}) {
+        for (const char* marker :
+             {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"}) {
             tokens.push_back(marker);
             types.push_back(3);
         }
