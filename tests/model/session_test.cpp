@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "support/toy_run.h"
 #include "vesta/engine.h"
@@ -84,6 +85,25 @@ TEST(Engine, AnUnknownBackendAndAMissingFileAreNamed) {
     engine = Engine::open(path + ".nowhere", {});
     ASSERT_FALSE(engine.ok());
     EXPECT_NE(engine.error().message.find(".nowhere"), std::string::npos);
+}
+
+// The MTP block may come in a file of its own, which then is the one that messages name.
+TEST(Engine, ASeparateDrafterFileIsBoundAndChecked) {
+    ToyModel main_file, side;
+    std::erase_if(main_file.tensors, [](const ToyModel::Tensor& t) { return t.name.starts_with("mtp."); });
+    std::erase_if(side.tensors, [](const ToyModel::Tensor& t) { return !t.name.starts_with("mtp."); });
+    const std::string path = main_file.write();
+    auto engine = Engine::open(path, {.backend = "cpu", .n_thread = 1, .drafter_path = side.write()});
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    EXPECT_TRUE(engine.value()->info().has_drafter);
+
+    side.drop("mtp.0.e_proj.weight");
+    const std::string incomplete = side.write();
+    engine = Engine::open(path, {.backend = "cpu", .n_thread = 1, .drafter_path = incomplete});
+    ASSERT_FALSE(engine.ok());
+    EXPECT_NE(engine.error().message.find(incomplete), std::string::npos) << engine.error().message;
+    EXPECT_NE(engine.error().message.find("mtp.0.e_proj.weight is missing"), std::string::npos)
+        << engine.error().message;
 }
 
 TEST(Session, BadOptionsAreRefused) {
@@ -178,6 +198,23 @@ TEST(Session, TwoSessionsDoNotSeeEachOther) {
         ASSERT_TRUE(alone->prefill(ids(7)).ok());
     }
     EXPECT_TRUE(same_bits(logits_of(*a), logits_of(*alone)));
+}
+
+TEST(Session, ThreadsWithASessionEachTakeTurns) {
+    const auto engine = open(ToyModel());
+    const auto alone = start(*engine);
+    ASSERT_TRUE(alone->prefill(ids(50)).ok());
+    ASSERT_TRUE(alone->prefill(ids(9, 77)).ok());
+    std::vector<std::unique_ptr<Session>> sessions;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) sessions.push_back(start(*engine, 256, 4 + i));
+    for (const auto& s : sessions)
+        threads.emplace_back([&s] {
+            EXPECT_TRUE(s->prefill(ids(50)).ok());
+            for (const int32_t id : ids(9, 77)) EXPECT_TRUE(s->decode(id).ok());
+        });
+    for (std::thread& t : threads) t.join();
+    for (const auto& s : sessions) EXPECT_TRUE(same_bits(logits_of(*s), logits_of(*alone)));
 }
 
 // --- failures --------------------
