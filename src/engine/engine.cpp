@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <new>
 
 #include "backend/registry.h"
 #include "gguf/file.h"
@@ -83,11 +84,13 @@ class SessionImpl : public Session {
         cache_->clear();
         tokens_.clear();
         has_logits_ = false;
+        stale_ = false;
     }
 
  private:
     Status check(std::span<const int32_t> tokens) const;
     Status run(std::span<const int32_t> tokens, std::span<float> all_logits, const ProgressFn& progress);
+    Status rebuild();
     Status run_chunk(std::span<const int32_t> tokens, std::span<float> all_logits, bool last);
 
     EngineImpl& engine_;
@@ -97,6 +100,7 @@ class SessionImpl : public Session {
     std::vector<int32_t> tokens_;
     std::vector<float> logits_;
     bool has_logits_ = false;
+    bool stale_ = false;  // a failed pass has written over rows that the kept tokens still need
     std::vector<ops::Row> rows_;
     std::vector<int32_t> output_rows_;
 };
@@ -114,6 +118,7 @@ Status SessionImpl::check(std::span<const int32_t> tokens) const {
 
 Status SessionImpl::run(std::span<const int32_t> tokens, std::span<float> all_logits, const ProgressFn& progress) {
     VESTA_TRY_STATUS(check(tokens));
+    if (stale_) VESTA_TRY_STATUS(rebuild());
     const auto n_vocab = static_cast<size_t>(engine_.info_.n_vocab);
     for (size_t first = 0; first < tokens.size();) {
         const size_t n = std::min(static_cast<size_t>(chunk_), tokens.size() - first);
@@ -125,6 +130,18 @@ Status SessionImpl::run(std::span<const int32_t> tokens, std::span<float> all_lo
         first += n;
     }
     if (progress) progress({"prefill", {}, tokens.size(), tokens.size(), "tokens"});
+    return {};
+}
+
+// Computes the kept tokens again. The choice not taken is room in the cache to undo any pass: 160 MB for Flash at chunks of
+// 512, all the time, for something that happens when a model file holds NaNs.
+Status SessionImpl::rebuild() {
+    const std::vector<int32_t> kept = tokens_;
+    clear();
+    for (size_t first = 0; first < kept.size(); first += static_cast<size_t>(chunk_)) {
+        const size_t n = std::min(static_cast<size_t>(chunk_), kept.size() - first);
+        VESTA_TRY_STATUS(run_chunk(std::span(kept).subspan(first, n), {}, false));
+    }
     return {};
 }
 
@@ -141,16 +158,20 @@ Status SessionImpl::run_chunk(std::span<const int32_t> tokens, std::span<float> 
     float* out = all_logits.empty() ? logits_.data() : all_logits.data();
     {
         const std::lock_guard lock(engine_.pass_mutex_);
+        stale_ = n > 1;  // until the pass is known to be good; a single row writes over nothing that is still needed
         VESTA_TRY_STATUS(engine_.model_->forward(
             *engine_.ops_, *workspace_, {.rows = rows_, .cache = caches, .output_rows = output_rows_, .logits = out}));
     }
+    const size_t n_vocab = logits_.size();
+    for (size_t i = 0; i < output_rows_.size() * n_vocab; ++i)
+        if (!std::isfinite(out[i]))
+            return Error{Code::numeric, strf("logit of token {} is {} at position {}", i % n_vocab, out[i],
+                                             n_token() + output_rows_[i / n_vocab])};
+    stale_ = false;
     cache_->advance(n);
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     if (output_rows_.empty()) return {};
-    if (!all_logits.empty()) std::copy_n(all_logits.end() - static_cast<int64_t>(logits_.size()), logits_.size(), logits_.begin());
-    for (size_t i = 0; i < logits_.size(); ++i)
-        if (!std::isfinite(logits_[i]))
-            return Error{Code::numeric, strf("logit of token {} is {} at position {}", i, logits_[i], n_token() - 1)};
+    if (!all_logits.empty()) std::copy_n(out + (output_rows_.size() - 1) * n_vocab, n_vocab, logits_.begin());
     has_logits_ = true;
     return {};
 }
@@ -160,7 +181,12 @@ Result<std::unique_ptr<Session>> EngineImpl::new_session(const SessionOptions& o
         return Error{Code::invalid_argument, strf("chunk of {} tokens: expected at least 1", options.chunk)};
     VESTA_TRY(auto cache, kv::Cache::create(model_->cache_shape(), cache_options(options, *ops_)));
     const int64_t chunk = std::min(options.chunk, options.n_ctx);
-    return std::unique_ptr<Session>(std::make_unique<SessionImpl>(*this, std::move(cache), chunk));
+    try {
+        return std::unique_ptr<Session>(std::make_unique<SessionImpl>(*this, std::move(cache), chunk));
+    } catch (const std::bad_alloc&) {
+        return Error{Code::no_memory, strf("scratch for chunks of {} tokens was refused by the system; a smaller chunk needs "
+                                           "less", chunk)};
+    }
 }
 
 }  // namespace

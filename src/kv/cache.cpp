@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -70,7 +71,12 @@ Plan place_all(const Shape& shape, const Options& o, std::byte* memory, std::vec
 
 }  // namespace
 
-Plan plan(const Shape& shape, const Options& options) { return place_all(shape, options, nullptr, nullptr); }
+Plan plan(const Shape& shape, const Options& options) {
+    Options in_range = options;
+    in_range.n_ctx = std::clamp<int64_t>(options.n_ctx, 0, kMaxContext);
+    in_range.max_pass_rows = std::clamp<int64_t>(options.max_pass_rows, 0, kMaxContext);
+    return place_all(shape, in_range, nullptr, nullptr);
+}
 
 Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& options) {
     if (options.n_ctx < 1 || options.n_ctx > kMaxContext)

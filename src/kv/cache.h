@@ -41,6 +41,7 @@ struct Plan {
     double bytes_per_token = 0;    // growth per position: sum over layers of (row + index row) / ratio
     int64_t total() const { return window_bytes + compressed_bytes + index_bytes + frontier_bytes; }
 };
+// For any options: values that create() would refuse count as the nearest one in range.
 Plan plan(const Shape& shape, const Options& options);
 
 class Cache {

@@ -1,4 +1,5 @@
 // Which family reads which general.architecture: one row each.
+#include "base/utf8.h"
 #include "model/deepseek_v4/model.h"
 #include "model/model.h"
 
@@ -20,7 +21,7 @@ Result<std::unique_ptr<Model>> load_with(const gguf::File& file, const gguf::Fil
     for (const Family& f : kFamilies)
         if (architecture == f.architecture) return f.load(file, drafter, supports);
     return Error{Code::unsupported, strf("{}: architecture '{}' is not one this build can run (deepseek4)", file.name(),
-                                         architecture)};
+                                         printable(architecture))};
 }
 
 }  // namespace

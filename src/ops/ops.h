@@ -18,6 +18,14 @@
 
 namespace vesta::ops {
 
+// Sizes every backend takes; a model that needs more is refused when it is loaded. Each is several times what published
+// models have (64 rotary values, indexer rows of 128, 4 streams, 6 or 8 experts used), and lets a backend keep one
+// row's worth on the stack.
+constexpr int64_t kMaxRotary = 512;
+constexpr int64_t kMaxIndexDim = 256;
+constexpr int64_t kMaxStreams = 16;
+constexpr int64_t kMaxExpertsUsed = 64;
+
 // y[t] = n_copy equal copies of table[rows[t].token]
 struct EmbedArgs {
     Tensor y;      // [T, n_copy*E]
@@ -258,7 +266,7 @@ struct HeadArgs {
 struct CheckFiniteArgs {
     Tensor x;
     int layer;
-    const char* what;  // "streams", "logits"
+    const char* what;  // "streams", "indexer values"
     std::span<const Row> rows;
 };
 

@@ -121,8 +121,8 @@ void CpuOps::index_select(const ops::IndexSelectArgs& a) {
     for (int64_t t0 = 0; t0 < n_row; t0 += block) {
         const int64_t n = std::min(block, n_row - t0);
         pool_.run(n_tile, [&](int64_t tile) {
-            float keys[kTile * 256], dots[kTile];
-            VESTA_CHECK(a.head_dim <= 256);
+            float keys[kTile * ops::kMaxIndexDim], dots[kTile];
+            VESTA_CHECK(a.head_dim <= ops::kMaxIndexDim);
             const ops::LayerCache* decoded = nullptr;
             int64_t n_decoded = 0;
             for (int64_t t = t0; t < t0 + n; ++t) {
@@ -219,8 +219,9 @@ void CpuOps::attend(const ops::AttendArgs& a) {
                                 a.n_rot, selected_rows_.data() + ((t - t0) * most_chosen + i) * dim);
             });
         }
+        constexpr int64_t kMaxHeads = 256;  // of one task
         const int64_t n_group = std::clamp<int64_t>((n_task_wanted + n - 1) / n, 1, a.n_head);
-        const int64_t heads_per_group = (a.n_head + n_group - 1) / n_group;
+        const int64_t heads_per_group = std::min(kMaxHeads, (a.n_head + n_group - 1) / n_group);
         const int64_t groups = (a.n_head + heads_per_group - 1) / heads_per_group;
         scores_.resize(static_cast<size_t>(kBlock * a.n_head * most));
         pool_.run(n * groups, [&](int64_t task) {
@@ -257,8 +258,7 @@ void CpuOps::attend(const ops::AttendArgs& a) {
                 if (piece.n > 0) k_.matmul_f32(m);
                 at += piece.n;
             }
-            float sum[256];
-            VESTA_CHECK(n_head <= 256);
+            float sum[kMaxHeads];
             for (int64_t h = 0; h < n_head; ++h) {
                 float* p = s + h * most;
                 k_.scale_mul(p, p, scale, nullptr, total);

@@ -83,9 +83,8 @@ void CpuOps::matmul(const ops::MatmulArgs& a) {
 void CpuOps::rope(const ops::RopeArgs& a) {
     const int64_t n_pair = a.n_rot / 2;
     parallel(a.x.n_row, 64 * n_pair + 4 * a.n_head * a.n_rot, [&](int64_t first, int64_t last) {
-        constexpr int64_t kMaxPairs = 256;
-        VESTA_CHECK(n_pair <= kMaxPairs);
-        Rotation turn[kMaxPairs];
+        VESTA_CHECK(a.n_rot <= ops::kMaxRotary);
+        Rotation turn[ops::kMaxRotary / 2];
         for (int64_t t = first; t < last; ++t) {
             for (int64_t i = 0; i < n_pair; ++i)
                 turn[i] = rotation(a.rows[static_cast<size_t>(t)].position, a.freq[i], a.inverse);
@@ -120,11 +119,11 @@ void CpuOps::hc_collapse(const ops::HcCollapseArgs& a) {
 void CpuOps::hc_mix_out(const ops::HcMixOutArgs& a) {
     // streams'[k] = post[k] y + sum_j comb[j][k] streams[j], a piece of the width at a time: all streams of a piece are
     // read before any is written.
-    constexpr int64_t kPiece = 128, kMaxStreams = 16;
+    constexpr int64_t kPiece = 128;
     const int64_t n_embd = a.y.n_col, n = a.post.n_col;
-    VESTA_CHECK(n <= kMaxStreams);
+    VESTA_CHECK(n <= ops::kMaxStreams);
     parallel(a.y.n_row, (n + 1) * n * n_embd, [&](int64_t first, int64_t last) {
-        float mixed[kMaxStreams * kPiece];
+        float mixed[ops::kMaxStreams * kPiece];
         for (int64_t t = first; t < last; ++t) {
             for (int64_t at = 0; at < n_embd; at += kPiece) {
                 const int64_t width = std::min(kPiece, n_embd - at);

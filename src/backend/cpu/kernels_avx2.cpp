@@ -90,10 +90,11 @@ struct Mxfp4 {
         const __m128i codes = load16(block + 1);
         low = widen(_mm_shuffle_epi8(doubled, _mm_and_si128(codes, nibble)));
         high = widen(_mm_shuffle_epi8(doubled, _mm_and_si128(_mm_srli_epi16(codes, 4), nibble)));
-        // 2^(e-127): the exponent field, except that e = 0 is a subnormal. (255, NaN, is refused when a model is
-        // loaded.)
+        // 2^(e-127) is e as the exponent field. One mantissa bit makes e = 0 the subnormal 2^-127, and 255 the NaN it means;
+        // as an infinity, 255 could be clamped to a number on its way and never be noticed.
         const auto e = static_cast<uint32_t>(block[0]);
-        return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(e << 23 | (e == 0 ? 1u << 22 : 0u)))));
+        const uint32_t mantissa = ((e + 1) & 255u) < 2 ? 1u << 22 : 0u;
+        return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(e << 23 | mantissa))));
     }
 };
 

@@ -331,22 +331,25 @@ void route_row(const ops::RouteArgs& a, int64_t t) {
     const int64_t n_expert = a.logits.n_col;
     const float* logit = a.logits.row(t);
     int32_t* chosen = a.expert + t * a.n_used;
-    // log1p keeps the score of a very negative logit: log(1 + e^x) in f32 is zero below about -17, and the pocket model
-    // selects experts there. f64, so that the weights of such experts still have all their digits.
+    // log1p keeps the score of a very negative logit: log(1 + e^z) in f32 is zero below about -17, and the pocket model
+    // selects experts there. f64, so that the weights of such experts still have all their digits. Below -40 log1p(e^z)
+    // is e^z to the last bit, and the root of it, e^(z/2), reaches twice as far before it underflows.
     const auto score = [&](int64_t e) {
         const auto z = static_cast<double>(logit[e]);
-        return std::sqrt(z > 30 ? z : std::log1p(std::exp(z)));
+        return z < -40 ? std::exp(z / 2) : std::sqrt(z > 30 ? z + std::exp(-z) : std::log1p(std::exp(z)));
     };
+    bool poisoned = false;
     if (a.hash != nullptr) {
         const int32_t* ids = a.hash + static_cast<int64_t>(a.rows[static_cast<size_t>(t)].token) * a.n_used;
         std::copy(ids, ids + a.n_used, chosen);
     } else {
         // Insertion into a short list sorted by (score, lower id first); n_used is at most a dozen.
         int64_t n = 0;
-        float best[64];
-        VESTA_CHECK(a.n_used <= 64);
+        float best[ops::kMaxExpertsUsed];
+        VESTA_CHECK(a.n_used <= ops::kMaxExpertsUsed);
         for (int64_t e = 0; e < n_expert; ++e) {
             const float s = static_cast<float>(score(e)) + a.bias[e];
+            poisoned = poisoned || std::isnan(s);
             int64_t at = n;
             while (at > 0 && s > best[at - 1]) --at;
             if (at >= a.n_used) continue;
@@ -356,10 +359,12 @@ void route_row(const ops::RouteArgs& a, int64_t t) {
             chosen[at] = static_cast<int32_t>(e);
         }
     }
-    double sum = 0;
+    // A NaN compares false with everything: unless it is passed on here, the router would quietly choose among the others.
+    double sum = poisoned ? std::numeric_limits<double>::quiet_NaN() : 0.0;
     for (int64_t k = 0; k < a.n_used; ++k) sum += score(chosen[k]);
     for (int64_t k = 0; k < a.n_used; ++k) {
-        const double share = sum > 0 ? score(chosen[k]) / sum : 1.0 / static_cast<double>(a.n_used);
+        // All scores zero: every logit is below -1490, and no expert is better than another.
+        const double share = sum != 0 ? score(chosen[k]) / sum : 1.0 / static_cast<double>(a.n_used);
         a.weight[t * a.n_used + k] = static_cast<float>(share * static_cast<double>(a.scale));
     }
 }

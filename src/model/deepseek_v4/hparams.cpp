@@ -4,11 +4,14 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/utf8.h"
+#include "ops/ops.h"
+
 namespace vesta::model::deepseek_v4 {
 namespace {
 
 // Upper limits are far above any published model and small enough that no product of two of them overflows.
-constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxVocab = 1 << 24, kMaxExperts = 1 << 14, kMaxUsed = 64;
+constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxVocab = 1 << 24, kMaxExperts = 1 << 14;
 
 class Reader {
  public:
@@ -40,8 +43,8 @@ Error refuse(const gguf::File& file, const std::string& why) {
 Status check_consistency(const gguf::File& f, const Hparams& h) {
     if (h.n_head % h.n_out_group != 0)
         return refuse(f, strf("{} heads do not divide into {} output groups", h.n_head, h.n_out_group));
-    if (h.n_rot % 2 != 0 || h.n_rot > h.head_dim || (h.head_dim - h.n_rot) % 64 != 0)
-        return refuse(f, strf("head width {} with {} rotary values: the rest must be a multiple of 64", h.head_dim, h.n_rot));
+    if (h.n_rot % 2 != 0 || h.n_rot >= h.head_dim || (h.head_dim - h.n_rot) % 64 != 0)
+        return refuse(f, strf("head width {} with {} rotary values: the rest must be a positive multiple of 64", h.head_dim, h.n_rot));
     if (h.n_expert_used > h.n_expert)
         return refuse(f, strf("{} experts used of {}", h.n_expert_used, h.n_expert));
     const bool indexed = std::any_of(h.ratio.begin(), h.ratio.end(), Hparams::overlaps);
@@ -58,7 +61,7 @@ Result<Hparams> read_hparams(const gguf::File& file) {
     const Reader r(file);
     VESTA_TRY(const std::string_view architecture, file.string("general.architecture"));
     if (architecture != "deepseek4")
-        return refuse(file, strf("general.architecture is '{}', expected 'deepseek4'", architecture));
+        return refuse(file, strf("general.architecture is '{}', expected 'deepseek4'", printable(architecture)));
     Hparams h{};
     VESTA_TRY(h.n_layer, r.integer("block_count", 1, kMaxLayers));
     VESTA_TRY(h.n_embd, r.integer("embedding_length", 1, kMaxWidth));
@@ -70,16 +73,16 @@ Result<Hparams> read_hparams(const gguf::File& file) {
     VESTA_TRY(const int64_t value_dim, r.integer("attention.value_length", 2, 1 << 14));
     if (value_dim != h.head_dim)
         return refuse(file, strf("key length {} and value length {} differ, expected one row for both", h.head_dim, value_dim));
-    VESTA_TRY(h.n_rot, r.integer("rope.dimension_count", 2, 1 << 14));
+    VESTA_TRY(h.n_rot, r.integer("rope.dimension_count", 2, ops::kMaxRotary));
     VESTA_TRY(h.q_rank, r.integer("attention.q_lora_rank", 1, kMaxWidth));
     VESTA_TRY(h.out_rank, r.integer("attention.output_lora_rank", 1, kMaxWidth));
     VESTA_TRY(h.n_out_group, r.integer("attention.output_group_count", 1, 4096));
     VESTA_TRY(h.window, r.integer("attention.sliding_window", 1, 1 << 16));
     VESTA_TRY(h.index_n_head, r.integer("attention.indexer.head_count", 1, 4096));
-    VESTA_TRY(h.index_head_dim, r.integer("attention.indexer.key_length", 2, 1 << 14));
+    VESTA_TRY(h.index_head_dim, r.integer("attention.indexer.key_length", 2, ops::kMaxIndexDim));
     VESTA_TRY(h.index_top_k, r.integer("attention.indexer.top_k", 1, 1 << 20));
     VESTA_TRY(h.n_expert, r.integer("expert_count", 1, kMaxExperts));
-    VESTA_TRY(h.n_expert_used, r.integer("expert_used_count", 1, kMaxUsed));
+    VESTA_TRY(h.n_expert_used, r.integer("expert_used_count", 1, ops::kMaxExpertsUsed));
     VESTA_TRY(h.n_expert_shared, r.integer("expert_shared_count", 1, 64));
     VESTA_TRY(h.n_ff, r.integer("expert_feed_forward_length", 1, kMaxWidth));
     VESTA_TRY(h.n_hash_layer, r.integer("hash_layer_count", 0, kMaxLayers));
@@ -95,7 +98,7 @@ Result<Hparams> read_hparams(const gguf::File& file) {
         VESTA_TRY(const uint64_t gating, file.u64("deepseek4.expert_gating_func"));
         if (gating != 4) return refuse(file, strf("expert_gating_func is {}, expected 4 (sqrt of softplus)", gating));
     }
-    VESTA_TRY(h.n_stream, r.integer("hyper_connection.count", 1, 16));
+    VESTA_TRY(h.n_stream, r.integer("hyper_connection.count", 1, ops::kMaxStreams));
     VESTA_TRY(const int64_t n_sinkhorn, r.integer("hyper_connection.sinkhorn_iterations", 1, 1000));
     h.n_sinkhorn = static_cast<int>(n_sinkhorn);
     VESTA_TRY(h.hc_eps, r.number("hyper_connection.epsilon", 0.0f, 1.0f));
@@ -127,7 +130,7 @@ Result<Hparams> read_hparams(const gguf::File& file) {
     if (h.swiglu_clamp.size() < n_layer)
         return Error{Code::bad_file, strf("{}: swiglu_clamp_exp has {} entries, expected at least {} (one per layer)",
                                           file.name(), h.swiglu_clamp.size(), n_layer)};
-    for (size_t i = 0; i < n_layer; ++i)
+    for (size_t i = 0; i < std::min(h.swiglu_clamp.size(), n_layer + 1); ++i)
         if (!(h.swiglu_clamp[i] > 0))
             return Error{Code::bad_file, strf("{}: swiglu_clamp_exp of layer {} is {}, expected more than 0", file.name(),
                                               i, h.swiglu_clamp[i])};

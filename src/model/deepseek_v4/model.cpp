@@ -53,9 +53,16 @@ void DeepseekV4::compress(const LayerPass& p, const CompressorWeights& w, int64_
     const ops::Tensor z = ops::Tensor::of(p.s.z.data, p.s.x.n_row, n_lane * width);
     p.ops.matmul({.y = c, .w = w.kv, .x = p.s.x});
     p.ops.matmul({.y = z, .w = w.gate, .x = p.s.x});
+    if (to_index) check_indexer(p, c), check_indexer(p, z);
     p.ops.compress({.c = c, .z = z, .ape = w.ape, .norm = w.norm, .freq = freq_compress_.data(), .eps = h_.norm_eps,
                     .width = width, .n_lane = n_lane, .ratio = p.ratio, .n_rot = h_.n_rot, .to_index = to_index,
                     .rows = p.rows, .cache = p.cache});
+}
+
+// A NaN in the indexer changes which rows are chosen and then disappears: choosing compares, and every row is finite. So its
+// inputs are looked at here; everywhere else a NaN travels on to the streams.
+void DeepseekV4::check_indexer(const LayerPass& p, const ops::Tensor& x) const {
+    p.ops.check_finite({.x = x, .layer = p.layer, .what = "indexer values", .rows = p.rows});
 }
 
 // Which compressed rows each query reads: the indexer's queries come from the same low-rank vector as the heads.
@@ -67,6 +74,7 @@ void DeepseekV4::select(const LayerPass& p, const LayerWeights& w) const {
     p.ops.matmul({.y = s.index_weight, .w = w.index_weight, .x = s.x});
     const auto scale = 1.0 / std::sqrt(static_cast<double>(h_.index_head_dim) * static_cast<double>(h_.index_n_head));
     p.ops.scale(s.index_weight, static_cast<float>(scale));
+    check_indexer(p, s.index_q), check_indexer(p, s.index_weight);
     p.ops.index_select({.selected = s.selected, .q = s.index_q, .weight = s.index_weight, .n_head = h_.index_n_head,
                         .head_dim = h_.index_head_dim, .ratio = p.ratio, .top_k = h_.index_top_k, .rows = p.rows,
                         .cache = p.cache});
@@ -133,7 +141,7 @@ Status DeepseekV4::forward(ops::Ops& ops, Workspace& workspace, const Pass& pass
 
     for (int layer = 0; layer < h_.n_layer; ++layer) {
         const auto i = static_cast<size_t>(layer);
-        const LayerPass p{ops, s, pass.rows, ws.caches[i], h_.ratio[i], h_.swiglu_clamp[i]};
+        const LayerPass p{ops, s, pass.rows, ws.caches[i], layer, h_.ratio[i], h_.swiglu_clamp[i]};
         tap(Tap::layer_input, layer);
         attention_half(p, w_.layer[i]);
         tap(Tap::after_attention, layer);
@@ -166,7 +174,7 @@ Status DeepseekV4::draft(ops::Ops& ops, Workspace& workspace, const DraftPass& p
     for (int64_t i = 0; i < h_.n_stream; ++i) ops.add(s.streams.cols(i * h_.n_embd, h_.n_embd), s.y);
 
     const auto layer = static_cast<size_t>(h_.n_layer);
-    const LayerPass p{ops, s, pass.rows, ws.caches[layer], 0, h_.swiglu_clamp[layer]};
+    const LayerPass p{ops, s, pass.rows, ws.caches[layer], static_cast<int>(layer), 0, h_.swiglu_clamp[layer]};
     attention_half(p, w.layer);
     expert_half(p, w.layer);
     ops.check_finite({.x = s.streams, .layer = static_cast<int>(layer), .what = "drafter streams", .rows = pass.rows});

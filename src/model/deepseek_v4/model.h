@@ -30,6 +30,7 @@ class DeepseekV4 : public Model {
         Scratch& s;
         std::span<const ops::Row> rows;
         std::span<ops::LayerCache* const> cache;  // this layer's, by slot
+        int layer;  // for messages
         int64_t ratio;
         float clamp;
     };
@@ -37,6 +38,7 @@ class DeepseekV4 : public Model {
     void attention_half(const LayerPass& p, const LayerWeights& w) const;
     void compress(const LayerPass& p, const CompressorWeights& w, int64_t width, bool to_index) const;
     void select(const LayerPass& p, const LayerWeights& w) const;
+    void check_indexer(const LayerPass& p, const ops::Tensor& x) const;
     void expert_half(const LayerPass& p, const LayerWeights& w) const;
     void hc_mix_in(const LayerPass& p, const HcWeights& w, const float* norm) const;
     void head(ops::Ops& ops, Scratch& s, const HeadWeights& w, std::span<const int32_t> output_rows, float* logits) const;

@@ -14,6 +14,9 @@ PassWorkspace::PassWorkspace(const Hparams& h, int64_t max_rows, int64_t max_out
     const int64_t t = max_rows, o = max_outputs, s = h.n_stream, e = h.n_embd, k = h.n_expert_used;
     // A row never selects more rows than the context can hold.
     const int64_t top_k = std::min(h.index_top_k, n_ctx / 4 + 1);
+    // Without an indexed layer no weight vouches for the indexer's sizes, and nothing needs them.
+    const bool indexed = std::any_of(h.ratio.begin(), h.ratio.end(), Hparams::overlaps);
+    const int64_t index_rows = indexed ? t : 0;
     Scratch& f = full_;
     struct Part {
         ops::Tensor* tensor;
@@ -26,7 +29,8 @@ PassWorkspace::PassWorkspace(const Hparams& h, int64_t max_rows, int64_t max_out
         {&f.x, t, e}, {&f.y, t, e}, {&f.shared, t, e},
         {&f.qa, t, h.q_rank}, {&f.q, t, h.n_head * h.head_dim}, {&f.heads, t, h.n_head * h.head_dim},
         {&f.kv, t, h.head_dim}, {&f.low, t, h.n_out_group * h.out_rank}, {&f.c, t, wide}, {&f.z, t, wide},
-        {&f.index_q, t, h.index_n_head * h.index_head_dim}, {&f.index_weight, t, h.index_n_head},
+        {&f.index_q, index_rows, h.index_n_head * h.index_head_dim},
+        {&f.index_weight, index_rows, h.index_n_head},
         {&f.router, t, h.n_expert}, {&f.parts, t * k, e}, {&f.expert_xs, t * k, e}, {&f.expert_ys, t * k, e},
         {&f.expert_g, t * k, h.n_ff}, {&f.expert_u, t * k, h.n_ff},
         {&f.shared_g, t, h.n_ff_shared()}, {&f.shared_u, t, h.n_ff_shared()},
@@ -42,7 +46,7 @@ PassWorkspace::PassWorkspace(const Hparams& h, int64_t max_rows, int64_t max_out
     }
     f.expert.resize(static_cast<size_t>(t * k));
     f.expert_weight.resize(static_cast<size_t>(t * k));
-    selected_ids_.resize(static_cast<size_t>(t * top_k));
+    selected_ids_.resize(static_cast<size_t>(index_rows * top_k));
     selected_count_.resize(static_cast<size_t>(t));
     f.selected = {selected_ids_.data(), selected_count_.data(), top_k};
     narrow_ = f;
