@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "commands.h"
 #include "gguf/file.h"
+#include "model_path.h"
 #include "terminal.h"
 #include "tokenizer/tokenizer.h"
 
@@ -175,7 +176,8 @@ Status decode_main(const Arguments& args, const Tokenizer& t) {
 }
 
 Status tokenize_main(const Arguments& args) {
-    VESTA_TRY(const gguf::File file, gguf::File::open(args.model));
+    VESTA_TRY(const std::string model, find_model(args.model));
+    VESTA_TRY(const gguf::File file, gguf::File::open(model));
     VESTA_TRY(const Tokenizer t, Tokenizer::from_gguf(file));
     VESTA_TRY_STATUS(args.decode ? decode_main(args, t) : encode_main(args, t));
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
@@ -186,11 +188,11 @@ Status tokenize_main(const Arguments& args) {
 constexpr const char* kNotes =
     "output: one line per token, its id and its bytes in quotes; no BOS is added, no newline trimmed.\n"
     "\nexamples:\n"
-    "  vesta tokenize -m M.gguf \"Where is Rome?\"                a line per token\n"
-    "  vesta tokenize -m M.gguf -f chapter.txt --ids | wc -w    how many tokens\n"
-    "  vesta tokenize -m M.gguf --specials \"<think>hm</think>\"  markers become their tokens\n"
-    "  vesta tokenize -m M.gguf --decode 19923 14 2058 3        back to text\n"
-    "  vesta tokenize -m M.gguf --json < request.txt            for programs\n";
+    "  vesta tokenize \"Where is Rome?\"                        a line per token\n"
+    "  vesta tokenize -m M.gguf -f chapter.txt --ids | wc -w  how many tokens\n"
+    "  vesta tokenize --specials \"<think>hm</think>\"          markers become their tokens\n"
+    "  vesta tokenize --decode 2323 297 531 417 33            back to text\n"
+    "  vesta tokenize --json < request.txt                    for programs\n";
 
 }  // namespace
 
@@ -198,7 +200,8 @@ int cmd_tokenize(int argc, char** argv) {
     Arguments args;
     CLI::App app{"Text to token ids and back, with the vocabulary of a model file.", "vesta tokenize"};
     app.add_option("text", args.words, "text to tokenize, in quotes (default: stdin); with --decode: token ids");
-    app.add_option("-m,--model", args.model, "model file (GGUF)")->required();
+    app.add_option("-m,--model", args.model,
+                   "model file (GGUF); default: $VESTA_MODEL, else the built-in pocket model");
     CLI::Option* file = app.add_option("-f,--file", args.file, "read the text (or the ids) from this file; -: stdin");
     CLI::Option* ids = app.add_flag("--ids", args.ids, "print only the ids, on one line");
     app.add_flag("--json", args.json, "print one JSON object")->excludes(ids);
