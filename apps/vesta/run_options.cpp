@@ -147,6 +147,9 @@ void declare(CLI::App& app, RunOptions& o, Flags& f) {
     app.add_option("--threads", o.engine.n_thread, "threads; default: every core")
         ->check(CLI::Range(1, 1024))
         ->group(machine);
+    app.add_option("--mtp", o.engine.drafter_path,
+                   "separate file with the MTP block (checked and loaded; nothing drafts with it yet)")
+        ->group(machine);
     app.add_option("--backend", o.engine.backend, "auto, cpu or reference (the scalar definition, slow)")
         ->check(CLI::IsMember({"auto", "cpu", "reference"}))
         ->group(machine);

@@ -68,7 +68,7 @@ Outcome vesta_run(std::vector<std::string> arguments, Input input = Input::null,
 class Run : public testing::Test {
  protected:
     void SetUp() override {
-        if (!file_exists(VESTA_PROGRAM)) GTEST_SKIP() << VESTA_PROGRAM << " is not built";
+        ASSERT_TRUE(file_exists(VESTA_PROGRAM)) << VESTA_PROGRAM << " is not built";
         ::signal(SIGPIPE, SIG_IGN);
         ::unsetenv("VESTA_MODEL");
     }
@@ -78,7 +78,7 @@ class RunModel : public Run {
  protected:
     void SetUp() override {
         Run::SetUp();
-        if (!file_exists(kModel)) GTEST_SKIP() << kModel << " is not there";
+        ASSERT_TRUE(file_exists(kModel)) << kModel << " belongs to the repository";
     }
     // Short and reproducible.
     static std::vector<std::string> greedy(std::vector<std::string> more) {

@@ -277,5 +277,23 @@ TEST(Session, ANanInTheOutputMatrixIsReportedAndTheTokensAreNotKept) {
     EXPECT_TRUE(fails(s->evaluate(ids(3), all), Code::numeric, {"token 17", "position 0"}));
 }
 
+// The MTP block may come in a file of its own, as published side files do.
+TEST(Engine, ReadsTheDrafterFromASeparateFile) {
+    ToyModel whole, main_part, side;
+    const auto is_drafter = [](const ToyModel::Tensor& t) { return t.name.starts_with("mtp."); };
+    std::erase_if(main_part.tensors, is_drafter);
+    std::erase_if(side.tensors, [&](const ToyModel::Tensor& t) { return !is_drafter(t); });
+    const std::string path = main_part.write(), side_path = side.write();
+    EXPECT_FALSE(Engine::open(path, {.backend = "cpu", .n_thread = 1, .drafter_path = {}}).value()->info().has_drafter);
+    auto with_side = Engine::open(path, {.backend = "cpu", .n_thread = 1, .drafter_path = side_path});
+    ASSERT_TRUE(with_side.ok()) << with_side.error().message;
+    EXPECT_TRUE(with_side.value()->info().has_drafter);
+
+    side.tensors.pop_back();
+    const auto refused = Engine::open(path, {.backend = "cpu", .n_thread = 1, .drafter_path = side.write()});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("mtp.0."), std::string::npos) << refused.error().message;
+}
+
 }  // namespace
 }  // namespace vesta
