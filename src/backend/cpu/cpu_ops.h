@@ -75,7 +75,7 @@ class CpuOps : public ReferenceOps {
     std::vector<int32_t> sorted_pair_, sorted_token_;  // (row, expert) pairs by expert
     std::vector<int64_t> expert_first_;
     std::vector<float> pair_weight_;
-    std::vector<float> window_rows_, compressed_rows_, selected_rows_, scores_, pooled_, keys_, rotation_;
+    std::vector<float> window_rows_, compressed_rows_, selected_rows_, scores_, pooled_;
     std::vector<int32_t> order_;
     std::vector<int64_t> slot_low_, slot_high_, slot_window_at_, slot_compressed_at_;
 };
