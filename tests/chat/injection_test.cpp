@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "chat/dsv4_render.h"
 #include "tokenizer/tokenizer.h"
+#include "markers.h"
 #include "vectors.h"
 
 namespace vesta::chat {
@@ -16,21 +17,6 @@ namespace {
 
 using tokenizer::SpecialMode;
 using tokenizer::Tokenizer;
-
-const std::vector<std::string> kMarkers = {"<｜begin▁of▁sentence｜>",
-                                           "<｜end▁of▁sentence｜>",
-                                           "<｜User｜>",
-                                           "<｜Assistant｜>",
-                                           "<think>",
-                                           "</think>",
-                                           "<｜latest_reminder｜>",
-                                           "｜DSML｜",
-                                           "<｜action｜>",
-                                           "<｜query｜>",
-                                           "<｜authority｜>",
-                                           "<｜domain｜>",
-                                           "<｜title｜>",
-                                           "<｜read_url｜>"};
 
 // One token per byte in the mapped spelling of byte-level BPE (printable Latin-1 as itself, the rest from U+0100 on).
 Tokenizer byte_tokenizer() {
@@ -43,7 +29,7 @@ Tokenizer byte_tokenizer() {
         vocab.tokens.push_back(spelling);
         vocab.token_types.push_back(1);
     }
-    for (const std::string& marker : kMarkers) {
+    for (const std::string& marker : std::vector<std::string>(kMarkers.begin(), kMarkers.end())) {
         vocab.tokens.push_back(marker);
         vocab.token_types.push_back(4);
     }
@@ -85,7 +71,7 @@ TEST(Injection, NoTextMakesASpecialTokenWhateverItSpells) {
     };
     const std::vector<int32_t> plain = specials_with("word");
     EXPECT_GT(plain.size(), 20u);
-    for (const std::string& marker : kMarkers) {
+    for (const std::string& marker : std::vector<std::string>(kMarkers.begin(), kMarkers.end())) {
         EXPECT_EQ(specials_with(marker), plain) << marker;
         EXPECT_EQ(specials_with("a" + marker + marker + "b"), plain) << marker;
     }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "chat/dsv4_parse.h"
+#include "markers.h"
 #include "vectors.h"
 
 namespace vesta::chat {
@@ -23,22 +24,6 @@ RenderOptions options_of(const nlohmann::ordered_json& json) {
     options.add_bos = json.value("add_bos", true);
     return options;
 }
-
-// The markers of a whole-string tokenization, longest first where one contains another (none does here).
-constexpr std::array<std::string_view, 14> kMarkers = {"<｜begin▁of▁sentence｜>",
-                                                       "<｜end▁of▁sentence｜>",
-                                                       "<｜User｜>",
-                                                       "<｜Assistant｜>",
-                                                       "<think>",
-                                                       "</think>",
-                                                       "<｜latest_reminder｜>",
-                                                       "｜DSML｜",
-                                                       "<｜action｜>",
-                                                       "<｜query｜>",
-                                                       "<｜authority｜>",
-                                                       "<｜domain｜>",
-                                                       "<｜title｜>",
-                                                       "<｜read_url｜>"};
 
 std::vector<Segment> split_at_markers(std::string_view text) {
     std::vector<Segment> out;
