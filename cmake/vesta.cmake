@@ -32,11 +32,14 @@ function(vesta_room name)
     if(name STREQUAL "backend")
         list(FILTER sources EXCLUDE REGEX "/backend/[^/]+/")
     endif()
-    # kernels_<isa>.cpp: its own instruction set, chosen at run time. Elsewhere such a file compiles to "not here".
+    # <name>_<isa>.cpp: its own instruction set, chosen at run time. Elsewhere such a file compiles to "not here".
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
         foreach(source ${sources})
-            if(source MATCHES "/kernels_avx2\\.cpp$")
+            if(source MATCHES "_avx2\\.cpp$")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+            elseif(source MATCHES "_avx512\\.cpp$")
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+                    "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512vbmi;-mavx512bf16;-mprefer-vector-width=512")
             endif()
         endforeach()
     endif()

@@ -1,0 +1,3 @@
+#include "imatrix/dat.h"
+
+namespace vesta::imatrix {}

@@ -1,0 +1,4 @@
+// Measuring quality: how likely a model finds a text, and how far two models' predictions are apart.
+#pragma once
+
+namespace vesta::score {}
