@@ -234,7 +234,8 @@ void write_config(const ModelConfig& c, const std::string& model_name, gguf::Wri
     w.add_bool("deepseek4.expert_weights_norm", c.norm_topk);
     w.add_u32("deepseek4.expert_gating_func", 4);  // sqrt(softplus(x))
     w.add_u32("deepseek4.hash_layer_count", c.n_hash_layer);
-    w.add_f32_array("deepseek4.swiglu_clamp_exp", std::vector<float>(c.compress_ratios.size(), c.swiglu_clamp));
+    // Exactly one per layer: other readers refuse a longer array. The drafter takes the last one.
+    w.add_f32_array("deepseek4.swiglu_clamp_exp", std::vector<float>(c.n_layer, c.swiglu_clamp));
 
     w.add_u32("deepseek4.hyper_connection.count", c.n_stream);
     w.add_u32("deepseek4.hyper_connection.sinkhorn_iterations", c.sinkhorn_iterations);

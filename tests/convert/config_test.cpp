@@ -72,7 +72,7 @@ TEST(Config, BecomesTheKeysOfTheSpecification) {
     EXPECT_EQ(ratios[41], 128u);
     EXPECT_EQ(ratios[42], 4u);
     EXPECT_EQ(ratios[43], 0u);
-    EXPECT_EQ(f.f32_array("deepseek4.swiglu_clamp_exp", 100).value(), std::vector<float>(44, 10.0f));
+    EXPECT_EQ(f.f32_array("deepseek4.swiglu_clamp_exp", 100).value(), std::vector<float>(43, 10.0f));  // not 44: one per layer
     // 26 integers, 8 floats, 1 boolean, 2 arrays, rope type; and three general keys: nothing is left unlisted here.
     EXPECT_EQ(f.metadata().size(), std::size(integers) + std::size(floats) + 1 + 2 + 1 + 3);
 }
