@@ -12,7 +12,7 @@
 namespace vesta {
 namespace {
 
-// About 20 µs of polling before a worker parks: longer than the gap between two loops of one layer, shorter than the
+// About 20 µs of polling before a thread parks: longer than the gap between two loops of one layer, shorter than the
 // time anyone would notice a busy core after the last token.
 constexpr int kSpins = 2000;
 
@@ -31,20 +31,24 @@ ThreadPool::ThreadPool(int n_thread) {
 }
 
 ThreadPool::~ThreadPool() {
-    {
-        std::lock_guard lock(mutex_);
-        stop_.store(true);
-        generation_.fetch_add(1);
-    }
-    wake_.notify_all();
+    stop_.store(true);
+    epoch_.fetch_add(1);
+    epoch_.notify_all();
     for (std::thread& t : workers_) t.join();
 }
 
-void ThreadPool::work() {
+bool ThreadPool::work() {
+    bool any = false;
     for (;;) {
-        const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
-        if (task >= n_task_) return;
-        call_(body_, task);
+        // Look before claiming, so that polling does not count the lower half up.
+        uint64_t ticket = ticket_.load(std::memory_order_acquire);
+        if (static_cast<uint32_t>(ticket) >= static_cast<uint32_t>(ticket >> 32)) return any;
+        ticket = ticket_.fetch_add(1, std::memory_order_acq_rel);
+        const auto task = static_cast<uint32_t>(ticket), n_task = static_cast<uint32_t>(ticket >> 32);
+        if (task >= n_task) return any;
+        call_(body_, first_ + task);
+        any = true;
+        if (n_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == n_task) n_done_.notify_one();
     }
 }
 
@@ -53,40 +57,38 @@ void ThreadPool::run_erased(int64_t n_task, Call call, void* body) {
         for (int64_t task = 0; task < n_task; ++task) call(body, task);
         return;
     }
+    // Half a word counts the tasks; late claims may overshoot it by one per thread.
+    constexpr int64_t kBatch = int64_t{1} << 31;
+    for (int64_t first = 0; first < n_task; first += kBatch)
+        run_batch(static_cast<uint32_t>(std::min(kBatch, n_task - first)), call, body, first);
+}
+
+void ThreadPool::run_batch(uint32_t n_task, Call call, void* body, int64_t first) {
     call_ = call;
     body_ = body;
-    n_task_ = n_task;
-    next_.store(0, std::memory_order_relaxed);
-    n_busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-    {
-        std::lock_guard lock(mutex_);
-        generation_.fetch_add(1, std::memory_order_release);
-    }
-    wake_.notify_all();
+    first_ = first;
+    n_done_.store(0, std::memory_order_relaxed);
+    ticket_.store(uint64_t{n_task} << 32, std::memory_order_release);
+    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.notify_all();
     work();
-    // Workers that are late are still inside a task, or about to see that none is left. Yield rather than spin when the
-    // machine is oversubscribed: the late worker may need this very core.
-    for (int spin = 0; n_busy_.load(std::memory_order_acquire) != 0; ++spin) {
-        if (spin < kSpins)
-            cpu_relax();
-        else
-            sched_yield();
+    // What is missing now is in the hands of workers. Spin a little, then sleep: a worker that lost its core to another
+    // program can move to this one only when this thread leaves it.
+    for (int spin = 0; spin < kSpins; ++spin) {
+        if (n_done_.load(std::memory_order_acquire) == n_task) return;
+        cpu_relax();
     }
+    for (uint32_t done; (done = n_done_.load(std::memory_order_acquire)) != n_task;)
+        n_done_.wait(done, std::memory_order_acquire);
 }
 
 void ThreadPool::worker_main() {
-    uint32_t seen = 0;
-    for (;;) {
+    while (!stop_.load(std::memory_order_relaxed)) {
+        const uint32_t epoch = epoch_.load(std::memory_order_acquire);
+        if (work()) continue;
         int spin = 0;
-        while (generation_.load(std::memory_order_acquire) == seen && spin++ < kSpins) cpu_relax();
-        if (generation_.load(std::memory_order_acquire) == seen) {
-            std::unique_lock lock(mutex_);
-            wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
-        }
-        ++seen;
-        if (stop_.load()) return;
-        work();
-        n_busy_.fetch_sub(1, std::memory_order_release);
+        while (epoch_.load(std::memory_order_acquire) == epoch && spin++ < kSpins) cpu_relax();
+        if (spin > kSpins && !stop_.load()) epoch_.wait(epoch, std::memory_order_acquire);
     }
 }
 

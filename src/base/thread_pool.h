@@ -4,9 +4,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -28,7 +26,8 @@ class ThreadPool {
     template <class F>
     void run(int64_t n_task, F&& body) {
         using Body = std::remove_reference_t<F>;
-        run_erased(n_task, [](void* f, int64_t task) { (*static_cast<Body*>(f))(task); }, &body);
+        run_erased(
+            n_task, [](void* f, int64_t task) { (*static_cast<Body*>(f))(task); }, &body);
     }
 
     // Cores this process may use: affinity mask and cgroup quota, at least 1.
@@ -37,21 +36,22 @@ class ThreadPool {
  private:
     using Call = void (*)(void*, int64_t);
     void run_erased(int64_t n_task, Call call, void* body);
-    void work();
+    void run_batch(uint32_t n_task, Call call, void* body, int64_t first);
+    bool work();  // claims and runs tasks until none is left; false when there was none
     void worker_main();
 
     std::vector<std::thread> workers_;
-    // One generation per run(). A worker reads call_/body_/n_task_ only after it has seen the new generation, and run()
-    // returns only after every worker has reported itself done with it.
+    // The loop being run: n_task in the upper, the next unclaimed task in the lower half of one word, so that a claim
+    // says of itself whether it is valid. run() ends when every claimed task is done, and a worker reads call_, body_
+    // and first_ only with a valid claim in hand: nobody has to wait for a worker that has not begun, which on a busy
+    // machine may be one that the scheduler has put aside.
+    std::atomic<uint64_t> ticket_{0};
     Call call_ = nullptr;
     void* body_ = nullptr;
-    int64_t n_task_ = 0;
-    std::atomic<int64_t> next_{0};
-    std::atomic<uint32_t> generation_{0};
-    std::atomic<int> n_busy_{0};
+    int64_t first_ = 0;
+    alignas(64) std::atomic<uint32_t> n_done_{0};
+    alignas(64) std::atomic<uint32_t> epoch_{0};  // counts loops; what parked workers wait for
     std::atomic<bool> stop_{false};
-    std::mutex mutex_;                  // guards parked workers: generation_ changes under it
-    std::condition_variable wake_;
 };
 
 }  // namespace vesta
