@@ -64,7 +64,10 @@ TEST(Agreement, CpuFollowsTheReferenceOnTheTinyModels) {
             for (const RowFormat format : {RowFormat::fp8, RowFormat::f32}) {
                 const Agreement a = compare(path, ids, format);
                 a.print(strf("{} {} {}", name, recipe, format == RowFormat::fp8 ? "fp8" : "f32"));
-                EXPECT_GE(a.share(), 0.99);
+                // With fp8 rows any difference, of whatever size, moves some values over a rounding boundary, and each
+                // move is a step of several percent: positions near a tie then fall either way. f32 rows show the
+                // arithmetic itself. Q8_0 weights put the reference on other ties than the recorded ones.
+                EXPECT_GE(a.share(), format == RowFormat::f32 ? 0.995 : recipe == std::string("native") ? 0.99 : 0.98);
             }
         }
     }

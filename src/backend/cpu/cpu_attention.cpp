@@ -1,8 +1,11 @@
 // Attention on the cpu: pooling completed windows, choosing compressed rows, and the weighted sum over rows.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "backend/cpu/cpu_ops.h"
 #include "quant/kv_row.h"
@@ -97,16 +100,20 @@ void CpuOps::index_select(const ops::IndexSelectArgs& a) {
     const int64_t n_row = a.q.n_row;
     int64_t most = 0;
     for (const ops::Row& r : a.rows) most = std::max<int64_t>(most, (r.position + 1) / a.ratio);
-    constexpr int64_t kTile = 64;  // keys decoded together: 64 x 128 f32 = 32 KB, half of L1
-    const int64_t n_tile = (most + kTile - 1) / kTile;
-    const auto visible = [&](int64_t t) { return static_cast<int32_t>((a.rows[static_cast<size_t>(t)].position + 1) / a.ratio); };
+    constexpr int64_t kKeys = 64;   // decoded together: 64 x 128 f32 = 32 KB
+    constexpr int64_t kHeads = 16;  // scored together
+    const int64_t n_tile = (most + kKeys - 1) / kKeys;
+    const auto visible = [&](int64_t t) {
+        return static_cast<int32_t>((a.rows[static_cast<size_t>(t)].position + 1) / a.ratio);
+    };
     const auto scored = [&](int64_t t) { return visible(t) > a.top_k; };
 
     parallel(n_row, a.n_head * a.head_dim * 4, [&](int64_t first, int64_t last) {
         for (int64_t t = first; t < last; ++t) {
             if (!scored(t)) {
                 a.selected.count[t] = visible(t);
-                std::iota(a.selected.ids + t * a.selected.stride, a.selected.ids + t * a.selected.stride + visible(t), 0);
+                std::iota(a.selected.ids + t * a.selected.stride, a.selected.ids + t * a.selected.stride + visible(t),
+                          0);
             } else if (quant::is_fp8(a.cache[static_cast<size_t>(a.rows[static_cast<size_t>(t)].slot)]->format)) {
                 for (int64_t h = 0; h < a.n_head; ++h)
                     quant::round_index_query(a.q.row(t) + h * a.head_dim, static_cast<int>(a.head_dim));
@@ -121,31 +128,37 @@ void CpuOps::index_select(const ops::IndexSelectArgs& a) {
     for (int64_t t0 = 0; t0 < n_row; t0 += block) {
         const int64_t n = std::min(block, n_row - t0);
         pool_.run(n_tile, [&](int64_t tile) {
-            float keys[kTile * ops::kMaxIndexDim], dots[kTile];
+            float keys[kKeys * ops::kMaxIndexDim], dots[kHeads * kKeys];
             VESTA_CHECK(a.head_dim <= ops::kMaxIndexDim);
             const ops::LayerCache* decoded = nullptr;
             int64_t n_decoded = 0;
             for (int64_t t = t0; t < t0 + n; ++t) {
-                const int64_t c0 = tile * kTile, c1 = std::min<int64_t>(visible(t), c0 + kTile);
+                const int64_t c0 = tile * kKeys, c1 = std::min<int64_t>(visible(t), c0 + kKeys);
                 if (!scored(t) || c1 <= c0) continue;
                 const ops::LayerCache* cache = a.cache[static_cast<size_t>(a.rows[static_cast<size_t>(t)].slot)];
                 if (cache != decoded) n_decoded = 0, decoded = cache;
                 for (; c0 + n_decoded < c1; ++n_decoded)
-                    decode_index(cache->format, cache->index.row(c0 + n_decoded), a.head_dim, keys + n_decoded * a.head_dim);
+                    decode_index(cache->format, cache->index.row(c0 + n_decoded), a.head_dim,
+                                 keys + n_decoded * a.head_dim);
                 float* score = scores_.data() + (t - t0) * most + c0;
                 std::fill_n(score, c1 - c0, 0.0f);
-                for (int64_t h = 0; h < a.n_head; ++h) {
-                    MatmulTask m;
-                    m.w = reinterpret_cast<const std::byte*>(keys);
-                    m.w_stride = a.head_dim * static_cast<int64_t>(sizeof(float));
-                    m.n_out = c1 - c0;
-                    m.n_in = a.head_dim;
-                    m.x = a.q.row(t) + h * a.head_dim;
-                    m.n_row = 1;
-                    m.y = dots;
+                MatmulTask m;
+                m.w = reinterpret_cast<const std::byte*>(keys);
+                m.w_stride = a.head_dim * static_cast<int64_t>(sizeof(float));
+                m.n_out = c1 - c0;
+                m.n_in = a.head_dim;
+                m.x_stride = a.head_dim;
+                m.y = dots;
+                m.y_stride = kKeys;
+                for (int64_t h0 = 0; h0 < a.n_head; h0 += kHeads) {
+                    m.x = a.q.row(t) + h0 * a.head_dim;
+                    m.n_row = std::min(kHeads, a.n_head - h0);
                     k_.matmul_f32(m);
-                    const float w = a.weight.row(t)[h];
-                    for (int64_t c = 0; c < c1 - c0; ++c) score[c] += w * std::max(0.0f, dots[c]);
+                    for (int64_t h = 0; h < m.n_row; ++h) {
+                        const float w = a.weight.row(t)[h0 + h];
+                        const float* dot = dots + h * kKeys;
+                        for (int64_t c = 0; c < c1 - c0; ++c) score[c] += w * std::max(0.0f, dot[c]);
+                    }
                 }
             }
         });
@@ -160,122 +173,257 @@ void CpuOps::index_select(const ops::IndexSelectArgs& a) {
     }
 }
 
-void CpuOps::attend(const ops::AttendArgs& a) {
-    const int64_t n_row = a.q.n_row, dim = a.head_dim;
-    const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
+// Attention streams over a query's rows in tiles of kTile: decode, score, exponentiate against the tile's own maximum,
+// weigh, and merge into what is there (online softmax; Milakov & Gimelshein 2018). Tiles are cut at multiples of kTile
+// of the absolute row number (position in the window, index among the compressed rows, place in the selection), so a
+// query's tiles depend on its position alone, and its result on nothing else: prefill shares a decoded tile between
+// neighbouring queries, decode gives tiles to different threads and merges afterwards, in the same order by the same
+// code.
+namespace {
 
-    // 1. Decode what several queries share: each session's window rows, and its compressed rows when all are visible.
-    const size_t n_slot = a.cache.size();
-    slot_low_.assign(n_slot, std::numeric_limits<int64_t>::max());
-    slot_high_.assign(n_slot, -1);
-    for (const ops::Row& r : a.rows) {
-        const auto s = static_cast<size_t>(r.slot);
-        slot_low_[s] = std::min<int64_t>(slot_low_[s], std::max<int64_t>(0, r.position - a.window + 1));
-        slot_high_[s] = std::max<int64_t>(slot_high_[s], r.position);
-    }
-    const bool all_visible = a.ratio > 0 && a.selection == nullptr;
-    slot_window_at_.assign(n_slot + 1, 0);
-    slot_compressed_at_.assign(n_slot + 1, 0);
-    for (size_t s = 0; s < n_slot; ++s) {
-        const bool used = slot_high_[s] >= 0;
-        slot_window_at_[s + 1] = slot_window_at_[s] + (used ? slot_high_[s] - slot_low_[s] + 1 : 0);
-        slot_compressed_at_[s + 1] = slot_compressed_at_[s] + (used && all_visible ? (slot_high_[s] + 1) / a.ratio : 0);
-    }
-    const int64_t n_window = slot_window_at_[n_slot], n_compressed = slot_compressed_at_[n_slot];
-    window_rows_.resize(static_cast<size_t>(n_window * dim));
-    compressed_rows_.resize(static_cast<size_t>(n_compressed * dim));
-    const auto slot_of = [](const std::vector<int64_t>& at, int64_t i) {
-        return static_cast<size_t>(std::upper_bound(at.begin(), at.end(), i) - at.begin()) - 1;
+constexpr int64_t kTile = 64;       // 64 x 512 f32 = 128 KB: the largest that leaves room in an L2 of 512 KB
+constexpr int64_t kHeadGroup = 16;  // heads scored together: their queries and their part of the result are 32 KB each
+constexpr int64_t kBlock = 16;      // neighbouring queries that share decoded tiles
+
+// One allocation per thread, kept.
+float* thread_scratch(size_t n) {
+    static thread_local std::vector<float> scratch;
+    if (scratch.size() < n) scratch.resize(n);
+    return scratch.data();
+}
+
+int64_t first_in_window(int64_t position, int64_t window) { return std::max<int64_t>(0, position - window + 1); }
+
+}  // namespace
+
+struct CpuOps::AttendPass {
+    // Rows [first, last) of one kind, within one tile.
+    struct Tile {
+        Store store;
+        int64_t first, last;
     };
-    parallel(n_window + n_compressed, 2 * dim, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-            const bool in_window = i < n_window;
-            const int64_t j = in_window ? i : i - n_window;
-            const size_t s = slot_of(in_window ? slot_window_at_ : slot_compressed_at_, j);
-            const ops::LayerCache& cache = *a.cache[s];
-            const std::byte* row = in_window ? cache.window.row(slot_low_[s] + j - slot_window_at_[s])
-                                             : cache.compressed.row(j - slot_compressed_at_[s]);
-            decode_attn(cache.format, row, dim, a.n_rot, (in_window ? window_rows_ : compressed_rows_).data() + j * dim);
+    const ops::AttendArgs& a;
+    float scale;
+
+    const ops::Row& row(int64_t t) const { return a.rows[static_cast<size_t>(t)]; }
+    const ops::LayerCache& cache(int64_t t) const { return *a.cache[static_cast<size_t>(row(t).slot)]; }
+    int64_t n_visible(int64_t t) const { return a.ratio > 0 ? (row(t).position + 1) / a.ratio : 0; }
+    // A selection of everything is the list 0, 1, 2, ...
+    bool picks(int64_t t) const { return a.selection != nullptr && a.selection->count[t] < n_visible(t); }
+
+    // Calls f(Tile) for every tile of query t, in the order of the sum.
+    template <class F>
+    void each_tile(int64_t t, F&& f) const {
+        const auto cut = [&](Store store, int64_t first, int64_t last) {
+            for (int64_t at = first; at < last;) {
+                const int64_t end = std::min(last, (at / kTile + 1) * kTile);
+                f(Tile{store, at, end});
+                at = end;
+            }
+        };
+        cut(Store::window, first_in_window(row(t).position, a.window), row(t).position + 1);
+        if (picks(t))
+            cut(Store::selected, 0, a.selection->count[t]);
+        else
+            cut(Store::compressed, 0, n_visible(t));
+    }
+    int64_t n_tile(int64_t t) const {
+        int64_t n = 0;
+        each_tile(t, [&](const Tile&) { ++n; });
+        return n;
+    }
+};
+
+void CpuOps::decode_tile(const AttendPass& p, int64_t t, Store store, int64_t first, int64_t last, float* rows) const {
+    const ops::LayerCache& cache = p.cache(t);
+    for (int64_t i = first; i < last; ++i) {
+        const std::byte* row = store == Store::window ? cache.window.row(i)
+                               : store == Store::compressed
+                                   ? cache.compressed.row(i)
+                                   : cache.compressed.row(p.a.selection->ids[t * p.a.selection->stride + i]);
+        decode_attn(cache.format, row, p.a.head_dim, p.a.n_rot, rows + (i - first) * p.a.head_dim);
+    }
+}
+
+// Heads [h0, h0 + n_head) of query t over n rows: part [n_head, D] = sum_i exp(s_i - top) row_i, and top and sum.
+void CpuOps::attend_tile(const AttendPass& p, int64_t t, int64_t h0, int64_t n_head, const float* rows, int64_t n,
+                         float* part, Running* state) const {
+    const int64_t dim = p.a.head_dim;
+    float s[kHeadGroup * kTile];
+    MatmulTask m;
+    m.w = reinterpret_cast<const std::byte*>(rows);
+    m.w_stride = dim * static_cast<int64_t>(sizeof(float));
+    m.n_out = n;
+    m.n_in = dim;
+    m.x = p.a.q.row(t) + h0 * dim;
+    m.x_stride = dim;
+    m.n_row = n_head;
+    m.y = s;
+    m.y_stride = kTile;
+    k_.matmul_f32(m);
+    for (int64_t h = 0; h < n_head; ++h) {
+        float* e = s + h * kTile;
+        k_.scale_mul(e, e, p.scale, nullptr, n);
+        state[h].top = k_.max(e, n);
+        state[h].sum = k_.exp_sum(e, n, state[h].top);
+    }
+    k_.mix({.p = s,
+            .p_stride = kTile,
+            .n_mix = n_head,
+            .rows = rows,
+            .row_stride = dim,
+            .n_row = n,
+            .n_col = dim,
+            .y = part,
+            .y_stride = dim});
+}
+
+void CpuOps::merge_part(float* out, Running& state, const float* part, const Running& other, int64_t dim) const {
+    const float top = std::max(state.top, other.top);
+    const float mine = std::exp(state.top - top), theirs = std::exp(other.top - top);
+    state.sum = state.sum * mine + other.sum * theirs;
+    state.top = top;
+    k_.scale_mul(out, out, mine, nullptr, dim);
+    k_.axpy(out, theirs, part, dim);
+}
+
+// The sink joins the denominator only.
+void CpuOps::finish_attention(float* out, const Running& state, float sink, int64_t dim) const {
+    const float top = std::max(state.top, sink);
+    const float mine = std::exp(state.top - top);
+    k_.scale_mul(out, out, mine / (state.sum * mine + std::exp(sink - top)), nullptr, dim);
+}
+
+// Queries [t0, t0 + n) of one session on one thread: every shared tile is decoded once.
+void CpuOps::attend_block(const AttendPass& p, int64_t t0, int64_t n) const {
+    const int64_t dim = p.a.head_dim, n_head = p.a.n_head;
+    static thread_local std::vector<Running> running;
+    if (running.size() < static_cast<size_t>(n * n_head)) running.resize(static_cast<size_t>(n * n_head));
+    Running* state = running.data();  // [n, n_head]
+    float* rows = thread_scratch(static_cast<size_t>((kTile + kHeadGroup) * dim));
+    float* part = rows + kTile * dim;
+    std::array<bool, kBlock> begun{};
+
+    // Rows [first, last) of the decoded tile that starts at `at`, for all heads of query t.
+    const auto add = [&](int64_t t, int64_t at, int64_t first, int64_t last) {
+        for (int64_t h0 = 0; h0 < n_head; h0 += kHeadGroup) {
+            const int64_t heads = std::min(kHeadGroup, n_head - h0);
+            float* out = p.a.out.row(t) + h0 * dim;
+            Running* before = state + (t - t0) * n_head + h0;
+            const float* tile = rows + (first - at) * dim;
+            if (!begun[static_cast<size_t>(t - t0)]) {
+                attend_tile(p, t, h0, heads, tile, last - first, out, before);
+                continue;
+            }
+            Running now[kHeadGroup];
+            attend_tile(p, t, h0, heads, tile, last - first, part, now);
+            for (int64_t h = 0; h < heads; ++h) merge_part(out + h * dim, before[h], part + h * dim, now[h], dim);
+        }
+        begun[static_cast<size_t>(t - t0)] = true;
+    };
+    // `bounds` says which rows of a store query t sees; empty when it does not read that store.
+    const auto shared = [&](Store store, auto bounds) {
+        int64_t low = std::numeric_limits<int64_t>::max(), high = 0;
+        for (int64_t t = t0; t < t0 + n; ++t) {
+            const auto [first, last] = bounds(t);
+            if (first < last) low = std::min(low, first), high = std::max(high, last);
+        }
+        for (int64_t tile = low == std::numeric_limits<int64_t>::max() ? high : low / kTile * kTile; tile < high;
+             tile += kTile) {
+            const int64_t at = std::max(tile, low), end = std::min(tile + kTile, high);
+            decode_tile(p, t0, store, at, end, rows);
+            for (int64_t t = t0; t < t0 + n; ++t) {
+                const auto [first, last] = bounds(t);
+                if (std::max(at, first) < std::min(end, last)) add(t, at, std::max(at, first), std::min(end, last));
+            }
+        }
+    };
+    using Bounds = std::pair<int64_t, int64_t>;
+    shared(Store::window, [&](int64_t t) {
+        return Bounds{first_in_window(p.row(t).position, p.a.window), p.row(t).position + 1};
+    });
+    shared(Store::compressed, [&](int64_t t) { return Bounds{0, p.picks(t) ? 0 : p.n_visible(t)}; });
+    for (int64_t t = t0; t < t0 + n; ++t) {
+        if (p.picks(t)) {
+            for (int64_t at = 0; at < p.a.selection->count[t]; at += kTile) {
+                const int64_t end = std::min<int64_t>(at + kTile, p.a.selection->count[t]);
+                decode_tile(p, t, Store::selected, at, end, rows);
+                add(t, at, at, end);
+            }
+        }
+        for (int64_t h = 0; h < n_head; ++h)
+            finish_attention(p.a.out.row(t) + h * dim, state[(t - t0) * n_head + h], p.a.sink[h], dim);
+    }
+}
+
+// Few queries: every tile is a task, the merge follows.
+void CpuOps::attend_tiles(const AttendPass& p) {
+    const int64_t dim = p.a.head_dim, n_head = p.a.n_head, n_row = p.a.q.n_row;
+    tiles_.clear();
+    query_first_tile_.clear();
+    for (int64_t t = 0; t < n_row; ++t) {
+        query_first_tile_.push_back(static_cast<int64_t>(tiles_.size()));
+        p.each_tile(t, [&](const AttendPass::Tile& tile) { tiles_.push_back({t, tile.store, tile.first, tile.last}); });
+    }
+    query_first_tile_.push_back(static_cast<int64_t>(tiles_.size()));
+    const auto n_tile = static_cast<int64_t>(tiles_.size());
+    const int64_t n_group = (n_head + kHeadGroup - 1) / kHeadGroup;
+    // Head groups of one tile go to different tasks only when there are too few tiles for the threads: each decodes
+    // anew.
+    const int64_t split = std::min(n_group, (2 * pool_.n_thread() + n_tile - 1) / n_tile);
+    const int64_t groups_per_task = (n_group + split - 1) / split;
+    parts_.resize(static_cast<size_t>(n_tile * n_head * dim));
+    states_.resize(static_cast<size_t>(n_tile * n_head));
+    Running* states = states_.data();
+    pool_.run(n_tile * split, [&](int64_t task) {
+        const int64_t index = task / split, g0 = task % split * groups_per_task;
+        const TileTask& tile = tiles_[static_cast<size_t>(index)];
+        if (g0 >= n_group) return;
+        float* rows = thread_scratch(static_cast<size_t>(kTile * dim));
+        decode_tile(p, tile.query, tile.store, tile.first, tile.last, rows);
+        for (int64_t g = g0; g < std::min(n_group, g0 + groups_per_task); ++g) {
+            const int64_t h0 = g * kHeadGroup, heads = std::min(kHeadGroup, n_head - h0);
+            attend_tile(p, tile.query, h0, heads, rows, tile.last - tile.first,
+                        parts_.data() + (index * n_head + h0) * dim, states + index * n_head + h0);
         }
     });
-
-    // 2. Queries in blocks: their chosen rows are decoded, then every (query, group of heads) is one task.
-    constexpr int64_t kBlock = 16;
-    const int64_t most_chosen = a.selection != nullptr ? a.selection->stride : n_compressed;
-    const int64_t most = a.window + most_chosen;
-    const int64_t n_task_wanted = 4 * pool_.n_thread();
-    for (int64_t t0 = 0; t0 < n_row; t0 += kBlock) {
-        const int64_t n = std::min(kBlock, n_row - t0);
-        if (a.selection != nullptr) {
-            selected_rows_.resize(static_cast<size_t>(kBlock * most_chosen * dim));
-            constexpr int64_t kRows = 16;  // decoded per task
-            const int64_t n_piece = (most_chosen + kRows - 1) / kRows;
-            pool_.run(n * n_piece, [&](int64_t task) {
-                const int64_t t = t0 + task / n_piece, first = task % n_piece * kRows;
-                const int64_t last = std::min<int64_t>(first + kRows, a.selection->count[t]);
-                const ops::LayerCache& cache = *a.cache[static_cast<size_t>(a.rows[static_cast<size_t>(t)].slot)];
-                for (int64_t i = first; i < last; ++i)
-                    decode_attn(cache.format, cache.compressed.row(a.selection->ids[t * a.selection->stride + i]), dim,
-                                a.n_rot, selected_rows_.data() + ((t - t0) * most_chosen + i) * dim);
-            });
+    parallel(n_row * n_head, 3 * dim * (1 + n_tile / n_row), [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+            const int64_t t = i / n_head, h = i % n_head;
+            float* out = p.a.out.row(t) + h * dim;
+            const int64_t begin = query_first_tile_[static_cast<size_t>(t)];
+            Running state = states[begin * n_head + h];
+            std::memcpy(out, parts_.data() + (begin * n_head + h) * dim, static_cast<size_t>(dim) * sizeof(float));
+            for (int64_t j = begin + 1; j < query_first_tile_[static_cast<size_t>(t) + 1]; ++j)
+                merge_part(out, state, parts_.data() + (j * n_head + h) * dim, states[j * n_head + h], dim);
+            finish_attention(out, state, p.a.sink[h], dim);
         }
-        constexpr int64_t kMaxHeads = 256;  // of one task
-        const int64_t n_group = std::clamp<int64_t>((n_task_wanted + n - 1) / n, 1, a.n_head);
-        const int64_t heads_per_group = std::min(kMaxHeads, (a.n_head + n_group - 1) / n_group);
-        const int64_t groups = (a.n_head + heads_per_group - 1) / heads_per_group;
-        scores_.resize(static_cast<size_t>(kBlock * a.n_head * most));
-        pool_.run(n * groups, [&](int64_t task) {
-            const int64_t t = t0 + task / groups, h0 = task % groups * heads_per_group;
-            const int64_t n_head = std::min(heads_per_group, a.n_head - h0);
-            const ops::Row& row = a.rows[static_cast<size_t>(t)];
-            const auto slot = static_cast<size_t>(row.slot);
-            struct Piece {
-                const float* rows;
-                int64_t n;
-            };
-            const int64_t first = std::max<int64_t>(0, row.position - a.window + 1);
-            Piece pieces[2] = {{window_rows_.data() + (slot_window_at_[slot] + first - slot_low_[slot]) * dim,
-                                row.position - first + 1},
-                               {nullptr, 0}};
-            if (all_visible)
-                pieces[1] = {compressed_rows_.data() + slot_compressed_at_[slot] * dim, (row.position + 1) / a.ratio};
-            else if (a.selection != nullptr)
-                pieces[1] = {selected_rows_.data() + (t - t0) * most_chosen * dim, a.selection->count[t]};
-            const int64_t total = pieces[0].n + pieces[1].n;
-            float* s = scores_.data() + ((t - t0) * a.n_head + h0) * most;  // [n_head, most]
-            int64_t at = 0;
-            for (const Piece& piece : pieces) {
-                MatmulTask m;
-                m.w = reinterpret_cast<const std::byte*>(piece.rows);
-                m.w_stride = dim * static_cast<int64_t>(sizeof(float));
-                m.n_out = piece.n;
-                m.n_in = dim;
-                m.x = a.q.row(t) + h0 * dim;
-                m.x_stride = dim;
-                m.n_row = n_head;
-                m.y = s + at;
-                m.y_stride = most;
-                if (piece.n > 0) k_.matmul_f32(m);
-                at += piece.n;
-            }
-            float sum[kMaxHeads];
-            for (int64_t h = 0; h < n_head; ++h) {
-                float* p = s + h * most;
-                k_.scale_mul(p, p, scale, nullptr, total);
-                const float sink = a.sink[h0 + h], top = std::max(sink, k_.max(p, total));
-                sum[h] = std::exp(sink - top) + k_.exp_sum(p, total, top);
-            }
-            float* out = a.out.row(t) + h0 * dim;
-            at = 0;
-            for (const Piece& piece : pieces) {
-                if (piece.n > 0)
-                    k_.mix({.p = s + at, .p_stride = most, .n_mix = n_head, .rows = piece.rows, .row_stride = dim,
-                            .n_row = piece.n, .n_col = dim, .y = out, .y_stride = dim, .accumulate = at > 0});
-                at += piece.n;
-            }
-            for (int64_t h = 0; h < n_head; ++h) k_.scale_mul(out + h * dim, out + h * dim, 1.0f / sum[h], nullptr, dim);
-        });
+    });
+}
+
+void CpuOps::attend(const ops::AttendArgs& a) {
+    const AttendPass pass{a, 1.0f / std::sqrt(static_cast<float>(a.head_dim))};
+    const int64_t n_row = a.q.n_row;
+    if (n_row < 2 * pool_.n_thread()) {
+        attend_tiles(pass);
+        return;
     }
+    // Blocks of neighbours: rows of one session, in order of position, stand together or not (batches of sessions).
+    const int64_t wanted = std::clamp<int64_t>(n_row / (2 * pool_.n_thread()), 1, kBlock);
+    block_first_.clear();
+    for (int64_t t = 0; t < n_row;) {
+        block_first_.push_back(t);
+        int64_t end = t + 1;
+        while (end < n_row && end - t < wanted && pass.row(end).slot == pass.row(t).slot &&
+               pass.row(end).position == pass.row(end - 1).position + 1)
+            ++end;
+        t = end;
+    }
+    block_first_.push_back(n_row);
+    pool_.run(static_cast<int64_t>(block_first_.size()) - 1, [&](int64_t b) {
+        const int64_t t0 = block_first_[static_cast<size_t>(b)];
+        attend_block(pass, t0, block_first_[static_cast<size_t>(b) + 1] - t0);
+    });
 }
 
 }  // namespace vesta::backend

@@ -2,8 +2,8 @@
 // processor (kernels.h). Knows tensors, rows and caches; leaves instructions to the kernels. Small decisions (routing,
 // Sinkhorn, top-k) are the reference's own code.
 //
-// Results do not depend on the cut: a task computes whole output values, each in the kernel's fixed order. Scratch grows
-// to the largest pass seen and stays, so the token loop allocates nothing.
+// Results do not depend on the cut: a task computes whole output values, each in the kernel's fixed order. Scratch
+// grows to the largest pass seen and stays, so the token loop allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +42,17 @@ class CpuOps : public ReferenceOps {
     void shared_expert(const ops::SharedExpertArgs& a) override;
 
  private:
+    // Attention over tiles of rows (cpu_attention.cpp).
+    enum class Store { window, compressed, selected };
+    struct Running {
+        float top, sum;  // the largest score so far, and the sum of exponentials against it
+    };
+    struct AttendPass;
+    struct TileTask {
+        int64_t query;
+        Store store;
+        int64_t first, last;
+    };
     // Rows of x rounded for the integer kernels; empty when no weight of the product needs them.
     struct Activations {
         std::vector<int16_t> q;
@@ -68,6 +79,14 @@ class CpuOps : public ReferenceOps {
     void decode_attn(quant::RowFormat format, const std::byte* row, int64_t dim, int64_t n_rot, float* dst) const;
     void decode_index(quant::RowFormat format, const std::byte* row, int64_t dim, float* dst) const;
 
+    void decode_tile(const AttendPass& p, int64_t t, Store store, int64_t first, int64_t last, float* rows) const;
+    void attend_tile(const AttendPass& p, int64_t t, int64_t h0, int64_t n_head, const float* rows, int64_t n,
+                     float* part, Running* state) const;
+    void merge_part(float* out, Running& state, const float* part, const Running& other, int64_t dim) const;
+    void finish_attention(float* out, const Running& state, float sink, int64_t dim) const;
+    void attend_block(const AttendPass& p, int64_t t0, int64_t n) const;
+    void attend_tiles(const AttendPass& p);
+
     const Kernels& k_;
     Activations x_rounded_, h_rounded_;
     std::vector<Product> products_;
@@ -75,9 +94,11 @@ class CpuOps : public ReferenceOps {
     std::vector<int32_t> sorted_pair_, sorted_token_;  // (row, expert) pairs by expert
     std::vector<int64_t> expert_first_;
     std::vector<float> pair_weight_;
-    std::vector<float> window_rows_, compressed_rows_, selected_rows_, scores_, pooled_;
+    std::vector<float> scores_, pooled_, parts_;
+    std::vector<Running> states_;
     std::vector<int32_t> order_;
-    std::vector<int64_t> slot_low_, slot_high_, slot_window_at_, slot_compressed_at_;
+    std::vector<TileTask> tiles_;
+    std::vector<int64_t> query_first_tile_, block_first_;
 };
 
 // Work below this many multiply-adds is not worth waking another thread for (about 10 µs on one core).
