@@ -21,8 +21,8 @@ void quantize_nearest(Type type, const float* src, int64_t n_row, int64_t n_col,
 
 void quantize_searching(Type type, const float* src, int64_t n_row, int64_t n_col, const float* importance,
                         std::byte* dst) {
-    const SearchKernels* avx2 = avx2_search();
-    quantize_rows_searching(avx2 != nullptr ? *avx2 : scalar_search(), type, src, n_row, n_col, importance, dst);
+    static const SearchKernels& best = avx2_search() != nullptr ? *avx2_search() : scalar_search();
+    quantize_rows_searching(best, type, src, n_row, n_col, importance, dst);
 }
 
 struct Quantizer {

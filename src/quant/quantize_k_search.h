@@ -80,7 +80,7 @@ class ScaleMinSearch {
     void run(SearchResult& out) {
         for (int g = 0; g < kGroups; ++g) fit_sub_blocks(g);
         if (!choose_factors()) {
-            for (int l = 0; l < 8; ++l) out.d[l] = kHuge * 10.0f;
+            for (int l = 0; l < 8; ++l) out.d[l] = __builtin_inff();
             return;
         }
         refine();
@@ -231,7 +231,7 @@ class ScaleMinSearch {
             F8 total = all(0.0f);
             for (int g = 0; g < kGroups; ++g) {
                 const F8 sc = sc_[g], mn = mn_[g];
-                const int reach = round == 0 ? 2 : 1;
+                const int reach = round == 0 ? kReach : 1;
                 for (int ds = -reach; ds <= reach; ++ds)
                     for (int dm = -reach; dm <= reach; ++dm) {
                         if (ds == 0 && dm == 0) continue;
@@ -320,6 +320,9 @@ class ScaleMinSearch {
         const float step = kFactors == 16 ? 1.0f : 3.0f;
         return step * static_cast<float>(k % 2 == 0 ? -(k / 2) : k / 2 + 1);
     }
+    // Neighbours of both factors tried on each side in the first round. 1 instead: 1 % (q2_k, q4_k) to 4 % (q5_k) more
+    // E.
+    static constexpr int kReach = kCodes == 32 ? 3 : 2;
     static constexpr int kRounds = 3;                   // 6: 0.1 % of E
     static constexpr float kIllConditioned = 0x1p-12f;  // 2^8 times the rounding of a sum of 32
 
@@ -345,7 +348,7 @@ class ScaleSearch {
     void run(SearchResult& out) {
         for (int g = 0; g < kGroups; ++g) fit_sub_blocks(g);
         if (!choose_factor()) {
-            for (int l = 0; l < 8; ++l) out.d[l] = kHuge * 10.0f;
+            for (int l = 0; l < 8; ++l) out.d[l] = __builtin_inff();
             return;
         }
         refine();
@@ -520,7 +523,7 @@ class ScaleSearch {
         const float step = kFactorHalf == 32 ? 1.0f : 2.0f;
         return step * static_cast<float>(k % 2 == 0 ? -(k / 2) : k / 2 + 1);
     }
-    static constexpr int kReach = kHalf == 4 ? 2 : 10;  // neighbours tried on each side; q6_k, 3: 1.5 % more E
+    static constexpr int kReach = kHalf == 4 ? 2 : 10;  // neighbours tried on each side; q6_k, 3: 4 % more E
     static constexpr int kRounds = 3;
 
     const SearchInput& in_;
