@@ -102,6 +102,22 @@ TEST(Quantize, ListAndQuestionAgree) {
     EXPECT_FALSE(can_quantize(Type::q4_0));
 }
 
+TEST(Quantize, ErrorAndEnergyAreTheSumsTheySay) {
+    const Floats x = {1.0f, -2.0f, 3.0f, 0.5f};  // two rows of two
+    const Floats stored = {1.5f, -2.0f, 3.0f, -0.5f};
+    Bytes bytes(16);
+    std::memcpy(bytes.data(), stored.data(), 16);
+    const Floats w = {2.0f, 10.0f};
+    ErrorSum sum{.error = 100, .energy = 1000};
+    add_error(Type::f32, x.data(), bytes.data(), 2, 2, w.data(), sum);
+    EXPECT_DOUBLE_EQ(sum.error, 100 + 2 * 0.25 + 10 * 1.0);
+    EXPECT_DOUBLE_EQ(sum.energy, 1000 + 2 * (1.0 + 9.0) + 10 * (4.0 + 0.25));
+    double energy[2] = {1, 1};
+    column_energy(x.data(), 2, 2, energy);
+    EXPECT_DOUBLE_EQ(energy[0], 1 + 10.0);
+    EXPECT_DOUBLE_EQ(energy[1], 1 + 4.25);
+}
+
 TEST(Quantize, PlainFloatsAreRoundedAndImportanceChangesNothing) {
     const Floats x = normal(96, 3);
     const Floats w = log_normal(96, 4);
