@@ -2,7 +2,8 @@
 // their ratio, and weights per second of processor time. The peer is a shared library given by path and opened at run
 // time; nothing of it is built, linked or kept here. README.md beside this file says how to get one.
 //
-//   compare_quantizer <libggml-base.so> <model.gguf> [options]
+//   compare_quantizer <libggml-base.so> <model.gguf | normal | heavy> [options]
+//   normal, heavy: one tensor of 4096 columns, Gaussian or Student's t with 4 degrees of freedom, instead of a file
 //     --types q4_k,q2_k,..   default: every type we can quantize to in blocks
 //     --importance none|synthetic|both|energy
 //                            synthetic: one positive weight per column, log-normal (sigma 1) and seeded by the
@@ -23,6 +24,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -160,46 +162,86 @@ void compare(const Peer& peer, Type type, const std::string& name, const std::ve
     if (ratio > total.worst) total.worst = ratio, total.worst_name = name;
 }
 
+struct Tensor {
+    std::string name;
+    int64_t n_row = 0, n_col = 0;
+    vesta::quant::DecodeFn decode = nullptr;  // of its bytes; nullptr: `x` is filled
+    const std::byte* bytes = nullptr;
+    std::vector<float> x;
+};
+
+Tensor random_tensor(const std::string& name, int64_t n_row, int64_t n_col) {
+    Tensor t;
+    t.name = name, t.n_row = n_row, t.n_col = n_col;
+    std::mt19937 rng(1);
+    std::normal_distribution<float> normal(0.0f, 0.02f);
+    std::student_t_distribution<float> heavy(4.0f);
+    t.x.resize(static_cast<size_t>(n_row * n_col));
+    for (float& v : t.x) v = name == "normal" ? normal(rng) : 0.02f * heavy(rng);
+    return t;
+}
+
+std::vector<Tensor> tensors_of(const vesta::gguf::File& file, const Options& o) {
+    std::vector<Tensor> tensors;
+    for (const vesta::gguf::TensorInfo& t : file.tensors()) {
+        Tensor one;
+        one.name = std::string(t.name);
+        one.n_col = static_cast<int64_t>(t.dims[0]);
+        one.n_row = std::min(o.rows, static_cast<int64_t>(t.n_elem()) / one.n_col);
+        one.decode = vesta::quant::format(t.type).decode;
+        one.bytes = t.bytes.data();
+        if (t.n_dim >= 2 && one.decode != nullptr && one.name.find(o.tensors) != std::string::npos)
+            tensors.push_back(std::move(one));
+    }
+    return tensors;
+}
+
+void compare_type(const Peer& peer, const Options& o, Type type, const char* kind, const std::vector<Tensor>& tensors) {
+    const vesta::quant::Format& f = vesta::quant::format(type);
+    if (!o.quiet) std::printf("%s, importance %s  (relative rms error; ratio of E)\n", f.name, kind);
+    Total total;
+    for (const Tensor& t : tensors) {
+        if (t.n_col % f.block_elems != 0) continue;
+        std::vector<float> x = t.x;
+        if (t.decode != nullptr) {
+            x.resize(static_cast<size_t>(t.n_row * t.n_col));
+            t.decode(t.bytes, x.data(), t.n_row * t.n_col);
+        }
+        std::vector<float> w;
+        if (std::strcmp(kind, "synthetic") == 0) w = synthetic_importance(t.name, t.n_col);
+        if (std::strcmp(kind, "energy") == 0) w = energy_importance(x, t.n_row, t.n_col);
+        compare(peer, type, t.name, x, t.n_row, t.n_col, w.empty() ? nullptr : w.data(), o.quiet, total);
+    }
+    if (total.n_weight == 0) return;
+    std::printf("%-8s %-10s ratio of sums %.4f  mean %.4f  worst %.4f (%s)  ours %.2f M weights/s, theirs %.2f\n",
+                f.name, kind, total.ours.error / total.theirs.error,
+                std::exp(total.log_ratio / static_cast<double>(std::max<int64_t>(1, total.n_ratio))), total.worst,
+                total.worst_name.c_str(), 1e-6 * static_cast<double>(total.n_weight) / total.our_seconds,
+                1e-6 * static_cast<double>(total.n_weight) / total.their_seconds);
+    std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const Options o = parse(argc, argv);
     const Peer peer = open_peer(o.library);
-    auto opened = vesta::gguf::File::open(o.model);
-    if (!opened.ok()) fail(opened.error().message);
-    const vesta::gguf::File& file = opened.value();
-
+    std::vector<Tensor> tensors;
+    std::optional<vesta::gguf::File> file;  // owns the bytes of `tensors`
+    if (o.model == "normal" || o.model == "heavy") {
+        tensors.push_back(random_tensor(o.model, std::min<int64_t>(o.rows, 1024), 4096));
+    } else {
+        auto opened = vesta::gguf::File::open(o.model);
+        if (!opened) fail(opened.error().message);
+        file.emplace(std::move(opened).value());
+        tensors = tensors_of(*file, o);
+    }
     for (const Type type : o.types) {
-        const vesta::quant::Format& f = vesta::quant::format(type);
         peer.init(static_cast<int>(type));
         for (const char* kind : {"none", "synthetic", "energy"}) {
-            const bool wanted = o.importance == kind || (o.importance == "both" && std::strcmp(kind, "energy") != 0);
-            if (!wanted) continue;
+            if (o.importance != kind && (o.importance != "both" || std::strcmp(kind, "energy") == 0)) continue;
             if (type == Type::iq2_xxs && std::strcmp(kind, "none") == 0) continue;  // the peer refuses
-            if (!o.quiet) std::printf("%s, importance %s  (relative rms error; ratio of E)\n", f.name, kind);
-            Total total;
-            for (const vesta::gguf::TensorInfo& t : file.tensors()) {
-                const std::string name(t.name);
-                const vesta::quant::DecodeFn from = vesta::quant::format(t.type).decode;
-                const int64_t n_col = static_cast<int64_t>(t.dims[0]);
-                if (t.n_dim < 2 || from == nullptr || n_col % f.block_elems != 0) continue;
-                if (name.find(o.tensors) == std::string::npos) continue;
-                const int64_t n_row = std::min(o.rows, static_cast<int64_t>(t.n_elem()) / n_col);
-                std::vector<float> x(static_cast<size_t>(n_row * n_col));
-                from(t.bytes.data(), x.data(), n_row * n_col);
-                std::vector<float> w;
-                if (std::strcmp(kind, "synthetic") == 0) w = synthetic_importance(t.name, n_col);
-                if (std::strcmp(kind, "energy") == 0) w = energy_importance(x, n_row, n_col);
-                compare(peer, type, name, x, n_row, n_col, w.empty() ? nullptr : w.data(), o.quiet, total);
-            }
-            if (total.n_weight == 0) continue;
-            std::printf(
-                "%-8s %-10s ratio of sums %.4f  mean %.4f  worst %.4f (%s)  ours %.2f M weights/s, theirs %.2f\n",
-                f.name, kind, total.ours.error / total.theirs.error,
-                std::exp(total.log_ratio / static_cast<double>(std::max<int64_t>(1, total.n_ratio))), total.worst,
-                total.worst_name.c_str(), 1e-6 * static_cast<double>(total.n_weight) / total.our_seconds,
-                1e-6 * static_cast<double>(total.n_weight) / total.their_seconds);
-            std::fflush(stdout);
+            compare_type(peer, o, type, kind, tensors);
         }
     }
     return 0;
