@@ -226,11 +226,12 @@ void encode_blocks(const SearchKernels& kernels, Type type, const float* x, cons
                    std::byte* dst) {
     SearchInput in{};
     SearchResult out;
-    bool finite[8] = {};
-    int e[8] = {};  // MXFP4: the exponent byte of the smallest scale that clips nothing
+    bool finite[8] = {};  // can be held
+    int e[8] = {};        // MXFP4: the exponent byte of the smallest scale that clips nothing
     for (int b = 0; b < 8; ++b) {
         const float amax = b < n_block ? finite_amax(x + 32 * b, 32) : 0.0f;
-        finite[b] = !std::isnan(amax);
+        // 0x1.cp127 is half way between the levels 3·2^126 and 4·2^126, and the latter is beyond f32.
+        finite[b] = type == Type::mxfp4 ? amax < 0x1.cp127f : !std::isnan(amax);
         in.unit[b] = finite[b] ? unit_of(amax) : 1.0f;
         e[b] = finite[b] && amax > 0.0f ? e8m0_for_e2m1(amax) : 127;
         in.obvious[b] = e8m0_to_f32(static_cast<uint8_t>(e[b])) / in.unit[b];

@@ -255,6 +255,37 @@ TEST_P(Searched, WhatTheFormatCannotHoldReadsAsNanAndOnlyThere) {
     }
 }
 
+// Any finite bits, with any finite weights: a block is finite or all NaN, and nothing else happens (under sanitizers).
+TEST_P(Searched, AnyBitsGiveABlockOfNumbersOrABlockOfNan) {
+    const Type type = GetParam();
+    const auto block = static_cast<size_t>(format(type).block_elems);
+    std::mt19937 rng(17);
+    const auto any = [&](uint32_t mask, uint32_t top) {
+        const uint32_t bits = static_cast<uint32_t>(rng()) & mask;
+        const float v = std::bit_cast<float>(bits);
+        return std::isfinite(v) && (bits & 0x7fffffffu) < top ? v : 0.0f;
+    };
+    size_t n_finite = 0;
+    for (int round = 0; round < 200; ++round) {
+        // Every size at once, or everything below some power of two.
+        const uint32_t top = round % 2 == 0 ? 0x7f800000u : static_cast<uint32_t>(rng() % 254 + 1) << 23;
+        Floats x(256), w(256);
+        for (float& v : x) v = any(~0u, top);
+        for (float& v : w) v = any(0x7fffffffu, round % 3 == 0 ? 0x7f800000u : 0x45000000u);
+        const Floats y = decode(type, quantize(type, x, 1, w));
+        for (size_t from = 0; from < 256; from += block) {
+            size_t n_nan = 0;
+            for (size_t i = from; i < from + block; ++i) {
+                n_nan += std::isnan(y[i]) ? 1 : 0;
+                ASSERT_FALSE(std::isinf(y[i])) << round;
+            }
+            ASSERT_TRUE(n_nan == 0 || n_nan == block) << round;
+            n_finite += n_nan == 0 ? 1 : 0;
+        }
+    }
+    EXPECT_GT(n_finite, 200 * (256 / block) / 4);
+}
+
 TEST_P(Searched, ValuesThatAreInTheFormatComeBack) {
     const Type type = GetParam();
     std::mt19937 rng(5);
