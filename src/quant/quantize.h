@@ -27,7 +27,8 @@ bool can_quantize(Type type);
 // cannot hold reads back as NaN, as in codecs.h). Runs on the calling thread.
 void quantize_rows(Type type, const float* src, int64_t n_row, int64_t n_col, const float* importance, std::byte* dst);
 
-// What IQ2_XXS uses when no importance is given: energy[c] = sum over rows of src[r, c]^2 (added to what is there).
+// What to give IQ2_XXS as importance where there is no imatrix: energy[c] = sum over rows of src[r, c]^2 (added to what
+// is there). The caller sums over the whole tensor: the encoder sees slices of it, and bytes must not depend on those.
 void column_energy(const float* src, int64_t n_row, int64_t n_col, double* energy);
 
 // E of the definition above for rows already encoded, and the same sum over x^2 (for a relative error); both added to.
