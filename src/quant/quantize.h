@@ -4,7 +4,8 @@
 //   minimise  E = sum_i  importance[i] · (x[i] − decode(encode(x))[i])^2
 //
 // importance[i] is how much column i matters: the mean squared activation that meets it (imatrix). Without one E is the
-// plain sum of squares; IQ2_XXS cannot do without and takes the weights' own energy (column_energy below).
+// plain sum of squares. IQ2_XXS gains much from one: a caller without an imatrix gives it the weights' own energy
+// (column_energy below), over the whole tensor.
 //
 // One result: the bytes depend on the row and its importance only, never on other rows, the number of threads or the
 // instruction set (the AVX2 loops compute, lane by lane, what the scalar ones define).
@@ -28,7 +29,8 @@ std::span<const Type> quantizable_types();
 // cannot hold reads back as NaN, as in codecs.h). Runs on the calling thread.
 void quantize_rows(Type type, const float* src, int64_t n_row, int64_t n_col, const float* importance, std::byte* dst);
 
-// What IQ2_XXS uses when no importance is given: energy[c] = sum over rows of src[r, c]^2 (added to what is there).
+// What to give IQ2_XXS as importance where there is no imatrix: energy[c] = sum over rows of src[r, c]^2 (added to what
+// is there). The caller sums over the whole tensor: the encoder sees slices of it, and bytes must not depend on those.
 void column_energy(const float* src, int64_t n_row, int64_t n_col, double* energy);
 
 // E of the definition above for rows already encoded, and the same sum over x^2 (for a relative error); both added to.
