@@ -43,6 +43,9 @@ struct Entry {
     float mean(size_t i) const { return n_call > 0 ? value[i] / static_cast<float>(n_call) : value[i]; }
     // Fills value from sum, n_row and n_call: sum/n_row·n_call, and n_call (a mean of one) where n_row is 0.
     void set_values_from_sums();
+    // The reverse, as far as f32 values allow, when there are no sums. bad_file (naming the entry) when the rows are
+    // not known either, or a value is negative, NaN or infinite.
+    Status restore_sums(const std::string& name);
 };
 
 // Where a collecting run stands.

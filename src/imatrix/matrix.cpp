@@ -108,6 +108,18 @@ void Entry::set_values_from_sums() {
     }
 }
 
+Status Entry::restore_sums(const std::string& name) {
+    if (!sum.empty()) return {};
+    if (n_row.empty())
+        return Error{Code::bad_file, strf("{}: the file does not say over how many rows its values are", name)};
+    VESTA_TRY_STATUS(check_values(name, *this));
+    std::vector<double> restored(value.size());
+    for (size_t i = 0; i < value.size(); ++i)
+        restored[i] = n_row[i / (value.size() / n_row.size())] > 0 ? sum_of(*this, i) : 0.0;
+    sum = std::move(restored);
+    return {};
+}
+
 Result<std::vector<float>> Matrix::importance(const std::string& name, int64_t n_col, int64_t n_expert,
                                               int64_t expert) const {
     VESTA_CHECK(n_col > 0 && n_expert > 0 && expert >= 0 && expert < n_expert);
