@@ -224,17 +224,125 @@ def story(rng):
     return f"Tell a story: {title}. It is about {who} and {other}.", f"A short story with {who} and {other}.", text
 
 
+# --- small talk: short questions with short, regular answers, as small models are taught them -----------------------
+
+def small_fact(rng):
+    name, capital, continent, currency, language, _ = rng.choice(COUNTRIES)
+    question, fact_text, short = rng.choice([
+        (rng.choice([f"What is the capital of {name}?", f"Name the capital of {name}.", f"Capital of {name}?"]),
+         f"The capital of {name} is {capital}.", capital),
+        (rng.choice([f"Which continent is {name} in?", f"In which continent is {name} located?"]), f"{name} is in {continent}.", continent),
+        (rng.choice([f"What is the currency of {name}?", f"Which currency is used in {name}?"]),
+         f"The currency of {name} is the {currency}.", currency),
+        (rng.choice([f"Which language is spoken in {name}?", f"What languages do people speak in {name}?"]),
+         f"In {name} people speak {language}.", language),
+        (f"Of which country is {capital} the capital?", f"{capital} is the capital of {name}.", name)])
+    reasoning = f"The user asks about {name}. I know this: {fact_text}"
+    if rng.random() < 0.25:
+        return rng.choice([f"Briefly: {question}", f"{question} Answer briefly."]), reasoning, short
+    return question, reasoning, fact_text
+
+
+def small_definition(rng):
+    word, kind, meaning, example = rng.choice(DEFINITIONS)
+    question = rng.choice([f'What does "{word}" mean?', f"Explain the word {word}.", f"What is the meaning of the {kind} {word}?",
+                           f"Define the {kind} {word}."])
+    article = "An" if word[0] in "aeiou" else "A"
+    answer = {"noun": f"{article} {word} is {meaning}.", "verb": f"To {word} means {meaning}.", "adjective": f'"{word.capitalize()}" means {meaning}.'}[kind]
+    if rng.random() < 0.4:
+        question, answer = question + " Explain in detail.", f"{answer} It is {'an' if kind[0] in 'a' else 'a'} {kind}. Example: {example}"
+    return question, f'The user asks about the {kind} "{word}".', answer
+
+
+def small_arithmetic(rng):
+    digits = rng.randint(1, 4)
+    a, b = rng.randint(0, 10 ** digits - 1), rng.randint(0, 10 ** digits - 1)
+    lines, carry = [f"{a} + {b}, digit by digit from the right."], 0
+    x, y = str(a)[::-1], str(b)[::-1]
+    for i in range(max(len(x), len(y))):
+        p, q = int(x[i]) if i < len(x) else 0, int(y[i]) if i < len(y) else 0
+        total = p + q + carry
+        lines.append(f"{p} + {q}{' + 1' if carry else ''} = {total}, write {total % 10}, carry {total // 10}.")
+        carry = total // 10
+    if carry:
+        lines.append("Carry 1 in front.")
+    lines.append(f"So the result is {a + b}.")
+    question = rng.choice([f"What is {a} + {b}?", f"Calculate {a} + {b}.", f"Compute {a} + {b}.", f"How much is {a} + {b}?", f"Quanto fa {a} + {b}?"])
+    return question, "\n".join(lines), f"{a} + {b} = {a + b}"
+
+
+def small_words(rng):
+    words = rng.sample(THINGS, rng.randint(3, 6))
+    text, numbered = " ".join(words), [f"{i} {w}" for i, w in enumerate(words, 1)]
+    number_list = [rng.randint(0, 500) for _ in words]
+    word = words[0]
+    return rng.choice([
+        (f"Sort alphabetically: {', '.join(words)}", f"In order: {', '.join(sorted(words))}.", ", ".join(sorted(words))),
+        (f"Sort the numbers: {', '.join(map(str, number_list))}", "From small to large.", ", ".join(map(str, sorted(number_list)))),
+        (f"Reverse the order of the words: {text}", f"The words are: {', '.join(numbered)}. From last to first: {', '.join(reversed(numbered))}.",
+         " ".join(reversed(words))),
+        (f"Convert to uppercase: {text}", "Every letter in capitals.", text.upper()),
+        (f"Scrivi in minuscolo: {text.upper()}", "Ogni lettera minuscola.", text),
+        (f"How many words are in this text: {text}", f"The words are: {', '.join(numbered)}. Total: {len(words)}.", str(len(words))),
+        (f'How many letters are in "{word}"?', ", ".join(f"{i} {c}" for i, c in enumerate(word, 1)) + f". Total: {len(word)}.", str(len(word))),
+        (f"What is the last word of: {text}", f"The words are {', '.join(words)}. The last is {words[-1]}.", words[-1]),
+        (f"Write these words as a JSON array: {', '.join(words)}", "An array of strings.", json.dumps(words))])
+
+
+def small_record(rng):
+    who, city, age, n = rng.choice(NAMES), rng.choice(COUNTRIES)[1], rng.randint(18, 90), rng.randint(0, 5)
+    colour, married = rng.choice(["red", "green", "blue", "yellow", "white"]), rng.random() < 0.5
+    record = {"name": who, "city": city, "age": age, "children": n, "color": colour, "married": married}
+    parts = [f"lives in {city}", f"is {age} years old", f"has {n} children", f"likes the color {colour}", "is married" if married else "is not married"]
+    rng.shuffle(parts)
+    text = f"{who} {', '.join(parts[:-1])} and {parts[-1]}."
+    keys = ["name"] + rng.sample(list(record)[1:], rng.randint(1, 4))
+    question = rng.choice([f"Extract {', '.join(keys)} as JSON: {text}", f"Keys: {', '.join(keys)}. Text: {text}",
+                           f"Return a JSON object with the keys {', '.join(keys)}: {text}"])
+    return question, f"The keys are {', '.join(keys)}.", json.dumps({k: record[k] for k in keys})
+
+
+def small_recall(rng):
+    people = rng.sample(NAMES, 3)
+    lines = [f"Remember: {who} = {rng.randint(10, 9999)}." for who in people]
+    filler = [t for _, t in rng.sample(EXPLANATIONS, 2)]
+    chosen = rng.randrange(3)
+    text = "\n\n".join([lines[0], filler[0], lines[1], filler[1], lines[2]])
+    return (f"{text}\n\nWhich number belongs to {people[chosen]}?", f"I look for it in the text: {lines[chosen]}",
+            lines[chosen][len("Remember: "):-1])
+
+
+def small_code(rng):
+    name, argument, file = rng.choice(THINGS), rng.choice(["x", "n", "items", "values"]), f"{rng.choice(['src', 'lib', 'docs'])}/{rng.choice(THINGS)}.txt"
+    task, body = rng.choice([("returns the last item of a list", f"return {argument}[-1]"), ("returns the length of a list", f"return len({argument})"),
+                             ("checks if a number is even", f"return {argument} % 2 == 0"), ("doubles a number", f"return {argument} * 2"),
+                             ("prints the numbers from 1 to n", f"for i in range(1, {argument} + 1):\n        print(i)"),
+                             ("returns the sum of a list", f"return sum({argument})")])
+    function = f"```python\ndef {name}({argument}):\n    {body}\n```"
+    command, what = rng.choice([(f"cat -n {file}", f"numbers the lines of {file}"), (f"wc -l {file}", f"counts the lines of {file}"),
+                                (f"sort -u {file}", f"sorts {file} and removes duplicates"), (f"head -n 5 {file}", f"shows the first 5 lines of {file}"),
+                                ("ls -lS", "lists the files by size"), (f"rm {file}", f"removes {file}")])
+    return rng.choice([
+        (f"Write a Python function {name} that {task}. Name the argument {argument}.", f"The function {name}.", function),
+        (f"What does this function do?\n\n{function}", f"I read the body of {name}.", f"The function {name} {task}."),
+        (f"Which shell command {what}?", f"It is {command.split()[0]}.", f"```sh\n{command}\n```"),
+        (f"What does this command do? `{command}`", f"The command is {command.split()[0]}.", f"It {what}.")])
+
+
+SMALL = [(small_fact, 4), (small_definition, 3), (small_arithmetic, 3), (small_words, 4), (small_record, 3), (small_recall, 1), (small_code, 3)]
 MAKERS = [(fact, 4), (definition, 3), (arithmetic, 3), (list_task, 2), (structured, 2), (lookup, 1), (explanation, 3), (code, 3),
           (italian, 2), (story, 2)]
 
 
-def chats(rng, n):
-    makers, weights = zip(*MAKERS)
+def chats(rng, makers_and_weights, tested, n):
+    makers, weights = zip(*makers_and_weights)
     for _ in range(n):
         think = rng.random() < 0.4
         turns = []
         for maker in rng.choices(makers, weights, k=rng.choice([1, 1, 1, 2, 2, 3])):
             question, reasoning, answer = maker(rng)
+            while question in tested:
+                question, reasoning, answer = maker(rng)
             turns += [user(question), assistant(answer, reasoning)]
         if rng.random() < 0.15:
             turns.pop()  # a prompt that waits for its answer
@@ -401,21 +509,33 @@ def held_out_text(files):
     return " ".join(" ".join(t.split()) for t in texts)
 
 
+def user_messages(text):
+    between = re.compile(re.escape(USER) + r"(.*?)" + re.escape(ASSISTANT), re.S)
+    return {m for m in between.findall(text) if not m.startswith("<tool_result>")}
+
+
+def test_messages(files=()):
+    """What users say in the test set and in these files."""
+    lines = (ROOT / "tests/data/pocket_eval.jsonl").read_text(encoding="utf-8").splitlines()
+    messages = {m for line in lines for m in user_messages(json.loads(line)["prompt"])}
+    for f in files:
+        messages |= user_messages(f.read_text(encoding="utf-8", errors="replace"))
+    return messages
+
+
 def check_text(text):
     if len(text.encode()) > MAX_BYTES:
         sys.exit(f"make_calibration: {len(text.encode())} bytes, more than {MAX_BYTES}")
-    tests = [json.loads(line)["prompt"] for line in (ROOT / "tests/data/pocket_eval.jsonl").read_text(encoding="utf-8").splitlines()]
-    for prompt in tests:
-        for part in re.findall(re.escape(USER) + r"(.*?)" + re.escape(ASSISTANT), prompt, re.S):
-            if not part.startswith("<tool_result>") and f"{USER}{part}{ASSISTANT}" in text:
-                sys.exit(f"make_calibration: a test prompt is in the text: {part[:100]!r}")
+    for message in sorted(test_messages()):
+        if f"{USER}{message}{ASSISTANT}" in text:
+            sys.exit(f"make_calibration: a test prompt is in the text: {message[:100]!r}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--prose", type=pathlib.Path, help="a book in the public domain")
-    parser.add_argument("--held-out", type=pathlib.Path, nargs="*", default=[], help="texts that no excerpt of it may share")
+    parser.add_argument("--held-out", type=pathlib.Path, nargs="*", default=[], help="texts that must not be in it")
     args = parser.parse_args()
     check_renderer()
     if args.check:
@@ -423,7 +543,9 @@ def main():
         return
     rng = random.Random(4)
     book = args.prose.read_text(encoding="utf-8") if args.prose else None
-    texts = list(chats(rng, 300)) + list(tool_chats(rng, 36)) + list(repository_texts(rng)) + list(prose_texts(rng, book, held_out_text(args.held_out), 30_000))
+    tested = test_messages(args.held_out)
+    texts = list(chats(rng, MAKERS, tested, 100)) + list(chats(rng, SMALL, tested, 300)) + list(tool_chats(rng, 32))
+    texts += list(repository_texts(rng)) + list(prose_texts(rng, book, held_out_text(args.held_out), 20_000))
     rng.shuffle(texts)  # so that a run that stops early has seen every kind
     out = "".join(f"===== VESTA_PROMPT {i} {kind} {mode} =====\n{text.rstrip()}\n\n" for i, (kind, mode, text) in enumerate(texts))
     check_text(out)
