@@ -8,6 +8,7 @@ constexpr Command kCommands[] = {
     {"convert", "turn a checkpoint (safetensors) into a model file (GGUF)", cmd_convert},
     {"inspect", "show what a model file holds and whether this build can run it", cmd_inspect},
     {"tokenize", "text to token ids and back", cmd_tokenize},
+    {"imatrix", "measure which weight columns matter, for quantizing", cmd_imatrix},
 };
 
 }  // namespace
