@@ -55,6 +55,7 @@ class CaseScorer {
     int64_t chunk_ = 0;
     std::vector<float> logits_;
     int64_t n_same_ = 0;  // leading tokens of the continuation that were the likeliest
+    int32_t next_ = 0;    // the likeliest token after those
     int64_t n_computed_ = 0;
 };
 
@@ -127,7 +128,9 @@ Status CaseScorer::likelihood(const Prepared& p, CaseResult& r) {
                     const float l = row[static_cast<size_t>(id)];
                     r.first_rank += l > wanted || (l == wanted && id <= target);  // itself counts: ranks begin at 1
                 }
-            if (n_same_ == at + i && argmax(row) == target) ++n_same_;
+            if (n_same_ < at + i) continue;  // left the continuation before this token
+            next_ = argmax(row);
+            if (next_ == target) ++n_same_;
         }
     }
     r.n_token = n;
@@ -145,26 +148,29 @@ Status CaseScorer::answer(const Case& c, const Prepared& p, CaseResult& r) {
         return {};
     }
     const tokenizer::Tokenizer& t = engine_.tokenizer();
-    const auto n_prompt = static_cast<int64_t>(p.prompt.size());
-    if (session_->n_token() != n_prompt + n_same_) {  // the continuation's own tokens are in the session
-        session_->clear();
-        Ids inputs = p.prompt;
-        inputs.insert(inputs.end(), p.continuation.begin(), p.continuation.begin() + n_same_);
-        VESTA_TRY_STATUS(session_->prefill(inputs));
-        n_computed_ += static_cast<int64_t>(inputs.size());
-    }
     std::string text;
     for (int64_t i = 0; i < n_same_; ++i) t.append_token_bytes(p.continuation[static_cast<size_t>(i)], text);
-    Verdict verdict = Verdict::undecided;
-    for (int64_t n = n_same_; verdict == Verdict::undecided; ++n) {
-        const int32_t id = argmax(session_->logits());
+    const auto take = [&](int32_t id, int64_t n) {  // the n-th token of the answer, from 0
         const bool stop = t.eos() && id == *t.eos();
         if (!stop) t.append_token_bytes(id, text);
-        const bool ended = stop || n + 1 >= p.n_max;
-        verdict = judge(c, text, ended);
-        if (verdict != Verdict::undecided) break;
-        VESTA_TRY_STATUS(session_->decode(id));
-        ++n_computed_;
+        return judge(c, text, stop || n + 1 >= p.n_max);
+    };
+    // The token where greedy decoding leaves the continuation is known, and mostly decides.
+    Verdict verdict = p.continuation.empty() ? Verdict::undecided : take(next_, n_same_);
+    if (verdict == Verdict::undecided) {
+        session_->clear();  // the continuation's own tokens are in it
+        Ids inputs = p.prompt;
+        inputs.insert(inputs.end(), p.continuation.begin(), p.continuation.begin() + n_same_);
+        if (!p.continuation.empty()) inputs.push_back(next_);
+        VESTA_TRY_STATUS(session_->prefill(inputs));
+        n_computed_ += static_cast<int64_t>(inputs.size());
+        for (int64_t n = n_same_ + (p.continuation.empty() ? 0 : 1);; ++n) {
+            const int32_t id = argmax(session_->logits());
+            verdict = take(id, n);
+            if (verdict != Verdict::undecided) break;
+            VESTA_TRY_STATUS(session_->decode(id));
+            ++n_computed_;
+        }
     }
     r.correct = verdict == Verdict::right;
     r.output = std::move(text);
