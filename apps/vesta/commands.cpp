@@ -7,6 +7,7 @@ constexpr Command kCommands[] = {
     {"run", "chat with a model, or answer one prompt", cmd_run},
     {"convert", "turn a checkpoint (safetensors) into a model file (GGUF)", cmd_convert},
     {"inspect", "show what a model file holds and whether this build can run it", cmd_inspect},
+    {"score", "measure quality: perplexity, divergence from a reference, likelihood of answers", cmd_score},
     {"tokenize", "text to token ids and back", cmd_tokenize},
     {"imatrix", "measure which weight columns matter, for quantizing", cmd_imatrix},
 };

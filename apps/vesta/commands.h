@@ -26,6 +26,7 @@ std::span<const Command> commands();
 int cmd_run(int argc, char** argv);
 int cmd_convert(int argc, char** argv);
 int cmd_inspect(int argc, char** argv);
+int cmd_score(int argc, char** argv);
 int cmd_tokenize(int argc, char** argv);
 int cmd_imatrix(int argc, char** argv);
 

@@ -1,1 +1,0 @@
-#include "score/score.h"
