@@ -80,8 +80,11 @@ Status check_overrides(const Plan& p) {
     return {};
 }
 
-bool all_zero(std::span<const float> v) {
-    return std::all_of(v.begin(), v.end(), [](float x) { return x == 0; });
+size_t n_part(const PlannedTensor& t) { return t.expected.stacked ? t.n_elem() / t.dims[0] / t.dims[1] : 1; }
+
+bool measured(const Importance& importance, const PlannedTensor& t, size_t expert) {
+    return importance.matrix.measured(t.expected.gguf_name, static_cast<int64_t>(t.dims[0]),
+                                      static_cast<int64_t>(n_part(t)), static_cast<int64_t>(expert));
 }
 
 // What the importance matrix lacks for the formats chosen: an error if strict, a note otherwise. A drafter does not run
@@ -99,7 +102,7 @@ Status check_importance(Plan& p) {
         // FP4 to MXFP4 moves codes and rounds nothing.
         if (t.type == Type::mxfp4 && t.stored == Type::mxfp4) continue;
         const std::string& name = t.expected.gguf_name;
-        const size_t n_source = t.expected.stacked ? t.dims.back() : 1;
+        const size_t n_source = n_part(t);
         std::vector<size_t> never;
         std::string problem;
         for (size_t e = 0; e < n_source && problem.empty(); ++e) {
@@ -115,14 +118,14 @@ Status check_importance(Plan& p) {
                 problem = "has no entry";
             } else if (!v.ok()) {
                 problem = v.error().message;
-            } else if (all_zero(v.value())) {
+            } else if (!measured(*p.options.importance, t, e)) {
                 never.push_back(e);
             }
         }
         if (problem.empty() && !never.empty())
             problem = t.expected.stacked ? strf("{} of {} experts were never used, the first is {}", never.size(),
                                                 n_source, never[0])
-                                         : "its importance is zero everywhere";
+                                         : "nothing was measured";
         if (problem.empty()) continue;
         const std::string what = strf("{}: tensor '{}': {}", p.options.importance->file_name, printable(name), problem);
         if (p.options.strict) return Error{Code::bad_file, what};
@@ -373,10 +376,10 @@ std::string Plan::describe(const PlannedTensor& t, const Source& s) const {
 }
 
 std::vector<float> Plan::importance(const PlannedTensor& t, size_t index) const {
-    if (options.importance == nullptr) return {};
+    if (options.importance == nullptr || !measured(*options.importance, t, index)) return {};
     auto v = options.importance->matrix.importance(t.expected.gguf_name, static_cast<int64_t>(t.dims[0]),
                                                    static_cast<int64_t>(t.sources.size()), static_cast<int64_t>(index));
-    if (!v.ok() || all_zero(v.value())) return {};
+    if (!v.ok()) return {};
     return std::move(v).value();
 }
 
