@@ -12,12 +12,36 @@
 //      squares for (d, dmin) given codes, sc and mn. What is kept is always the best E seen.
 //
 // Ties keep the earlier trial, and trials come in a fixed order, the obvious one first.
+//
+// The including file defines the lanes first, in the unnamed namespace of vesta::quant: F8 (eight f32), M8 (eight
+// truths), all, read, write, + - * / <, smaller, larger, pick, to_f16. Each is the IEEE operation of every lane, so
+// both compilations give the same bits. Everything here is in that unnamed namespace too: two files compiled for
+// different processors must not share a function.
 #pragma once
 
-#include "quant/quantize_k_lanes.h"
+#include "quant/quantize_k.h"
 
 namespace vesta::quant {
 namespace {
+
+// To the nearest integer, ties to even, for |a| < 2^22: adding 1.5·2^23 leaves no bits below 1.
+inline F8 nearest(const F8& a) { return (a + all(12582912.0f)) - all(12582912.0f); }
+inline F8 clamp(const F8& a, const F8& low, const F8& high) { return smaller(larger(a, low), high); }
+inline F8 magnitude(const F8& a) { return larger(a, all(0.0f) - a); }
+
+// Across lanes, in this order, for the few sums over a whole super-block.
+inline float sum(const F8& a) {
+    alignas(32) float t[8];
+    write(t, a);
+    return ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
+}
+inline float largest(const F8& a) {
+    alignas(32) float t[8];
+    write(t, a);
+    float m = t[0];
+    for (int l = 1; l < 8; ++l) m = t[l] > m ? t[l] : m;
+    return m;
+}
 
 constexpr float kHuge = 3e38f;
 constexpr float kLargestF16 = 65504.0f;
