@@ -109,11 +109,16 @@ class ScaleMinSearch {
         const F8 det = t.w * t.qq - t.q * t.q;
         F8 s = (t.w * t.qx - t.x * t.q) / det;
         F8 m = (t.q * t.qx - t.x * t.qq) / det;
+        // Where (almost) all weight is on one code, det is rounding noise: then m stays where the codes began.
+        const M8 known = det < t.w * t.qq * all(kIllConditioned);
+        const F8 start = larger(zero - low, zero);
+        m = pick(known, start, m);
+        s = pick(known, (t.qx + start * t.q) / t.qq, s);
         // With the minimum at its bound: one unknown is left.
         const M8 bound = m < zero;
         m = pick(bound, zero, m);
         s = pick(bound, larger(t.qx / t.qq, zero), s);
-        const F8 error = error_of(t, s, m);  // NaN when all codes are equal: not better than anything
+        const F8 error = error_of(t, s, m);  // NaN when all codes are 0: not better than anything
         const M8 better = error < best.error;
         best.s = pick(better, s, best.s);
         best.m = pick(better, m, best.m);
@@ -313,6 +318,7 @@ class ScaleMinSearch {
         return step * static_cast<float>(k % 2 == 0 ? -(k / 2) : k / 2 + 1);
     }
     static constexpr int kRounds = 3;
+    static constexpr float kIllConditioned = 0x1p-12f;  // 2^8 times the rounding of a sum of 32
 
     const SearchInput& in_;
     const float unit_, per_unit_;
@@ -506,7 +512,7 @@ class ScaleSearch {
     static constexpr float kFirst = kHalf == 4 ? -0.9f : -0.75f;
     static constexpr float kStep = kHalf == 4 ? 0.12f : 0.15f;
     static constexpr int kGrid = kHalf == 4 ? 9 : 3;
-    static constexpr int kReach = 1;
+    static constexpr int kReach = kHalf == 4 ? 1 : 3;
     static constexpr int kRounds = 3;
     static constexpr float grid(int k) {
         const float step = kFactorHalf == 32 ? 1.0f : 2.0f;
@@ -522,31 +528,33 @@ class ScaleSearch {
 
 // --- blocks of 32, one per lane --------------------
 
-// d around amax/127: smaller steps round finer and may clip the largest, larger ones may happen to fit better. f16
-// itself has steps of 1/8 of a code here.
+// d = amax / (127 + t) for a row of t: smaller steps round finer and may clip the largest, larger ones may happen to fit
+// better. f16 has steps of about 1/8 of a code here.
+constexpr int kQ80Trials = 48;
+constexpr float kQ80First = 1.5f, kQ80Step = -0.25f;
+
+F8 q8_0_error(const SearchInput& in, const F8& d) {
+    const F8 zero = all(0.0f), inverse = pick(zero < d, all(1.0f) / d, zero);
+    F8 error = zero;
+    for (int i = 0; i < 32; ++i) {
+        const F8 x = read(in.x + 8 * i);
+        const F8 r = x - d * nearest(clamp(x * inverse, all(-127.0f), all(127.0f)));
+        error = error + read(in.w + 8 * i) * (r * r);
+    }
+    return error;
+}
+
 void search_q8_0(const SearchInput& in, SearchResult& out) {
     const F8 zero = all(0.0f), unit = read(in.unit), per_unit = all(1.0f) / unit;
     F8 amax = zero;
     for (int i = 0; i < 32; ++i) amax = larger(amax, magnitude(read(in.x + 8 * i)));
-    const F8 obvious = amax * all(1.0f / 127.0f);
-    F8 best_d = zero, best = all(kHuge);
-    for (int k = 0; k < 14; ++k) {
-        const float part[14] = {
-            0.0f,         0x1p-11f,      -0x1p-11f, 0x1p-10f, -0x1p-10f, 3 * 0x1p-11f, -3 * 0x1p-11f, 0x1p-9f, -0x1p-9f,
-            5 * 0x1p-11f, -5 * 0x1p-11f, 0,         0,        0};
-        F8 d = obvious * unit * all(1.0f + part[k]);
-        if (k == 11) d = d + all(kSmallestF16);  // among subnormals a factor does not reach the neighbour
-        if (k == 12) d = obvious * unit * all(127.0f / 128.0f);
-        if (k == 13) d = obvious * unit * all(127.0f / 126.0f);
-        d = to_f16(d) * per_unit;
-        const F8 inverse = pick(zero < d, all(1.0f) / d, zero);
-        F8 error = zero;
-        for (int i = 0; i < 32; ++i) {
-            const F8 x = read(in.x + 8 * i);
-            const F8 r = x - d * nearest(clamp(x * inverse, all(-127.0f), all(127.0f)));
-            error = error + read(in.w + 8 * i) * (r * r);
-        }
-        if (k == 0) best_d = d;
+    const F8 obvious = to_f16(amax * all(1.0f / 127.0f) * unit);
+    F8 best_d = obvious * per_unit, best = q8_0_error(in, best_d);
+    for (int k = -1; k < kQ80Trials; ++k) {
+        // Among f16's subnormals a factor does not reach the next number.
+        const F8 trial = k < 0 ? obvious + all(kSmallestF16)
+                               : amax * unit * all(1.0f / (127.0f + kQ80First + kQ80Step * static_cast<float>(k)));
+        const F8 d = to_f16(trial) * per_unit, error = q8_0_error(in, d);
         const M8 better = error < best;
         best = pick(better, error, best);
         best_d = pick(better, d, best_d);

@@ -1,6 +1,6 @@
 // Our searching quantizer beside llama.cpp's, tensor by tensor: the weighted error E of quant/quantize.h for both,
-// their ratio, and weights per second. The peer is a shared library given by path and opened at run time; nothing of it
-// is built, linked or kept here. README.md beside this file says how to get one.
+// their ratio, and weights per second of processor time. The peer is a shared library given by path and opened at run
+// time; nothing of it is built, linked or kept here. README.md beside this file says how to get one.
 //
 //   compare_quantizer <libggml-base.so> <model.gguf> [options]
 //     --types q4_k,q2_k,..   default: every type we can quantize to in blocks
@@ -18,11 +18,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -129,9 +129,9 @@ std::vector<float> energy_importance(const std::vector<float>& x, int64_t n_row,
 
 template <class F>
 double seconds(F&& f) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of this process: other work on the machine does not count
     f();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
 void compare(const Peer& peer, Type type, const std::string& name, const std::vector<float>& x, int64_t n_row,
