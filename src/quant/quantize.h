@@ -3,23 +3,24 @@
 //
 //   minimise  E = sum_i  importance[i] · (x[i] − decode(encode(x))[i])^2
 //
-// importance[i] is how much column i matters: the mean squared activation that meets it (imatrix). Without one the
-// formats of 4 bits and more use plain or magnitude-weighted squares; IQ2_XXS cannot do without and takes the
-// weights' own energy (column_energy below).
+// importance[i] is how much column i matters: the mean squared activation that meets it (imatrix). Without one E is the
+// plain sum of squares; IQ2_XXS cannot do without and takes the weights' own energy (column_energy below).
 //
 // One result: the bytes depend on the row and its importance only, never on other rows, the number of threads or the
-// instruction set (the AVX2 loops sum in the order the scalar ones define).
+// instruction set (the AVX2 loops compute, lane by lane, what the scalar ones define).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "quant/format.h"
 
 namespace vesta::quant {
 
-// Whether quantize_rows can write this format.
+// Whether quantize_rows can write this format, and the list of those, from the most bits per weight to the fewest.
 bool can_quantize(Type type);
+std::span<const Type> quantizable_types();
 
 // src: [n_row, n_col] f32, all finite; importance: [n_col], finite and >= 0, or nullptr; a column of weight 0 may take
 // any value, a row whose importance is all zero is treated as if it had none. dst: n_row · row_bytes(type, n_col).

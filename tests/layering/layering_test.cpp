@@ -58,6 +58,7 @@ TEST(Layering, DocumentsLinkToFilesThatExist) {
 
 const std::vector<Room> kRooms = {
     {"base", 0, {}},
+    {"quant", 1, {"base"}},
     {"gguf", 1, {"base"}},
     {"ops", 2, {"base"}},
     {"backend", 4, {"base", "ops", "backend/cpu"}},
@@ -139,6 +140,8 @@ TEST(Checker, OnlyBackendsKnowTheHardware) {
     EXPECT_EQ(check_with("src/gguf/a.cpp", "void f() { asm volatile(\"\"); }\n").size(), 1U);
     EXPECT_TRUE(check_with("src/backend/cpu/a.cpp", "#include <immintrin.h>\n").empty());
     EXPECT_TRUE(check_with("src/base/thread_pool.cpp", "#include <immintrin.h>\n").empty());
+    EXPECT_TRUE(check_with("src/quant/quantize_x_avx2.cpp", "#include <immintrin.h>\n").empty());
+    EXPECT_EQ(check_with("src/quant/quantize_x.cpp", "#include <immintrin.h>\n").size(), 1U);
 }
 
 TEST(Checker, OnlyAppsTalkToTheProcess) {
