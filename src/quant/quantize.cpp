@@ -3,14 +3,17 @@
 #include <vector>
 
 #include "base/result.h"
+#include "quant/quantize_iq2xxs.h"
 
 namespace vesta::quant {
 
-bool can_quantize(Type type) { return format(type).encode != nullptr && type != Type::q8_k; }
+bool can_quantize(Type type) {
+    return type == Type::iq2_xxs || (format(type).encode != nullptr && type != Type::q8_k);
+}
 
 void quantize_rows(Type type, const float* src, int64_t n_row, int64_t n_col, const float* importance, std::byte* dst) {
-    (void)importance;
     VESTA_CHECK(can_quantize(type));
+    if (type == Type::iq2_xxs) return quantize_iq2_xxs(src, n_row, n_col, importance, dst);
     format(type).encode(src, dst, n_row * n_col);
 }
 

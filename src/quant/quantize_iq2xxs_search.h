@@ -11,14 +11,14 @@
 namespace vesta::quant::iq2xxs {
 
 constexpr int kLanes = 8;       // 32-blocks in a super-block
-constexpr int kMaxCurves = 24;  // see Curves
+constexpr int kMaxCurves = 16;  // see Curves
 constexpr float kLevel[3] = {8, 25, 43};
 
 // One super-block. Element e (0..31) of 32-block b; magnitudes scaled by a power of two so that the largest is in
 // [1, 2), and weights likewise: products of four of them stay far inside f32.
 struct alignas(32) Problem {
-    float w[32][kLanes];   // weight
-    float wx[32][kLanes];  // weight · |x|
+    float w[32][kLanes];   // weight, not -0
+    float x[32][kLanes];   // |x|
     float odd[4][kLanes];  // 1 where values 8g..8g+7 of the block have an odd number of negatives, else 0
 };
 
@@ -41,9 +41,10 @@ struct alignas(32) Curves {
 
 struct Kernels {
     // For every block and group of 8, over all points g of the grid the least of
-    //   sum_i w[i] g[i]^2 - h[i] g[i]  +  2·odd·min_i h[i] g[i],   h = wx·(2/s)
-    // which is (E - X)/s^2 with the cheapest sign flipped where the number of negatives must change. The first of equal
-    // points and of equal flips. Requires: s > 0.
+    //   sum_i w[i] (y[i] - g[i])^2  +  odd·min_i 4 w[i] y[i] g[i],   y = x/s
+    // which is E/s^2 with the cheapest sign flipped where the number of negatives must change. The first of equal
+    // points and of equal flips. No term is negative, so that floats compare as the integers of their bits: on Zen 5
+    // integer minima go through four pipes, float ones through the two that also add. Requires: s > 0.
     void (*best_points)(const Problem& problem, const float s[kLanes], Points& out);
     // error[i] = sum over blocks of share · (envelope at the better of the two codes next to best_s, for d[i])
     void (*envelope)(const Curves& curves, const float* d, int n_d, float* error);
