@@ -1,6 +1,7 @@
-// The IQ2_XXS search for AVX2: the scalar loops of quantize_iq2xxs.cpp with the eight blocks in the eight lanes, operation
-// for operation (no fma), so the results are the same bits. Compiled with AVX2 on, so nothing here may be an inline
-// function or template shared with other files: the linker would keep one copy of it, possibly ours, for every processor.
+// The IQ2_XXS search for AVX2: the scalar loops of quantize_iq2xxs.cpp with the eight blocks in the eight lanes,
+// operation for operation (no fma), so the results are the same bits. Compiled with AVX2 on, so nothing here may be an
+// inline function or template shared with other files: the linker would keep one copy of it, possibly ours, for every
+// processor.
 #include "quant/quantize_iq2xxs_search.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
