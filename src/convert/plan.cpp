@@ -98,7 +98,7 @@ Status check_importance(Plan& p) {
     }
     std::vector<std::string> missing;
     for (const PlannedTensor& t : p.tensors) {
-        if (t.copy || t.exact || !uses_importance(t.type) || t.dims.size() == 1) continue;
+        if (t.copy || t.exact || !needs_importance(t.type) || t.dims.size() == 1) continue;
         // FP4 to MXFP4 moves codes and rounds nothing.
         if (t.type == Type::mxfp4 && t.stored == Type::mxfp4) continue;
         const std::string& name = t.expected.gguf_name;

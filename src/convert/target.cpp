@@ -12,7 +12,9 @@ bool is_integer(Type type) {
     return type == Type::i8 || type == Type::i16 || type == Type::i32 || type == Type::i64;
 }
 
-bool uses_importance(Type type) {
+bool uses_importance(Type type) { return type == Type::q8_0 || needs_importance(type); }
+
+bool needs_importance(Type type) {
     switch (type) {
         case Type::q2_k:
         case Type::q3_k:

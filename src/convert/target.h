@@ -32,8 +32,9 @@ struct Target {
 Target choose_target(const TensorFacts& facts, const Recipe& recipe, const std::vector<Override>& overrides);
 
 bool is_integer(quant::Type type);
-// Formats whose encoder makes use of an importance matrix.
+// Formats whose encoder makes use of an importance matrix, and those coarse enough that its absence matters.
 bool uses_importance(quant::Type type);
+bool needs_importance(quant::Type type);
 // Formats that have lost so much that encoding their values again is worth a warning. MXFP4 is not among them: official
 // checkpoints are made in it.
 bool is_coarse(quant::Type type);

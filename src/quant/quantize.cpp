@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "quant/quantize_iq2xxs.h"
 #include "quant/quantize_k.h"
 
 namespace vesta::quant {
@@ -25,16 +26,21 @@ void quantize_searching(Type type, const float* src, int64_t n_row, int64_t n_co
     quantize_rows_searching(avx2 != nullptr ? *avx2 : scalar_search(), type, src, n_row, n_col, importance, dst);
 }
 
+void quantize_on_the_grid(Type, const float* src, int64_t n_row, int64_t n_col, const float* importance,
+                          std::byte* dst) {
+    quantize_iq2_xxs(src, n_row, n_col, importance, dst);
+}
+
 struct Quantizer {
     Type type;
     QuantizeFn quantize;
 };
-// By bits per weight. IQ2_XXS: a row {Type::iq2_xxs, ...} at the end, once there is a search for it.
+// By bits per weight.
 constexpr Quantizer kQuantizers[] = {
     {Type::f32, quantize_nearest},    {Type::f16, quantize_nearest},     {Type::bf16, quantize_nearest},
     {Type::q8_0, quantize_searching}, {Type::q6_k, quantize_searching},  {Type::q5_k, quantize_searching},
     {Type::q4_k, quantize_searching}, {Type::mxfp4, quantize_searching}, {Type::q3_k, quantize_searching},
-    {Type::q2_k, quantize_searching},
+    {Type::q2_k, quantize_searching}, {Type::iq2_xxs, quantize_on_the_grid},
 };
 constexpr auto kTypes = [] {
     std::array<Type, std::size(kQuantizers)> types{};
