@@ -1,5 +1,5 @@
-// `vesta quantize`: a checkpoint or a model file in, a smaller model file out. The work can take hours for a large model,
-// so it goes on where it was when it is stopped or killed and started again.
+// `vesta quantize`: a checkpoint or a model file in, a smaller model file out. The work can take hours for a large
+// model, so it goes on where it was when it is stopped or killed and started again.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
@@ -53,11 +53,8 @@ Json size_json(const convert::Plan& p) {
     j["file_bytes"] = p.file_bytes();
     j["bits_per_weight"] = p.bits_per_weight();
     j["bytes_per_token"] = t.total();
-    j["bytes_per_token_parts"] = {{"routed", t.routed},
-                                  {"shared", t.shared},
-                                  {"attention", t.attention},
-                                  {"head", t.head},
-                                  {"rest", t.rest}};
+    j["bytes_per_token_parts"] = {
+        {"routed", t.routed}, {"shared", t.shared}, {"attention", t.attention}, {"head", t.head}, {"rest", t.rest}};
     return j;
 }
 
@@ -137,15 +134,14 @@ int write(const convert::Plan& p, const Arguments& args) {
     const auto started = std::chrono::steady_clock::now();
     StopOnSignal signals;
     ProgressBar bar;
-    const auto result = convert::execute(p, {.path = args.out,
-                                             .overwrite = args.force,
-                                             .n_thread = args.n_thread(),
-                                             .resumable = true,
-                                             .restart = args.restart,
-                                             .measure = true,
-                                             .progress = [&](const Progress& x) {
-                                                 return bar.update(x) && !StopOnSignal::requested();
-                                             }});
+    const auto result = convert::execute(
+        p, {.path = args.out,
+            .overwrite = args.force,
+            .n_thread = args.n_thread(),
+            .resumable = true,
+            .restart = args.restart,
+            .measure = true,
+            .progress = [&](const Progress& x) { return bar.update(x) && !StopOnSignal::requested(); }});
     bar.finish();
     if (!result.ok()) return fail(result.error());
     const convert::Summary& s = result.value();
@@ -217,18 +213,21 @@ int cmd_quantize(int argc, char** argv) {
     app.add_option("OUT,--out,-o", args.out, "model file to write");
     app.add_option("--recipe", args.recipe, "which format each tensor gets: a name below, or a file")
         ->capture_default_str();
-    app.add_option("--set", args.sets, "'regex=type': another format for the matrices whose name the expression is found "
-                                       "in; repeatable, the last match wins")
+    app.add_option("--set", args.sets,
+                   "'regex=type': another format for the matrices whose name the expression is found "
+                   "in; repeatable, the last match wins")
         ->allow_extra_args(false);
     app.add_option("--imatrix", args.imatrix, "importance matrix (.dat), see `vesta imatrix`");
     app.add_flag("--strict", args.strict, "refuse when the importance matrix lacks a tensor or an expert");
     app.add_flag("--dry-run", args.dry_run, "print every tensor's format and the sizes, write nothing");
-    app.add_option("--compare-tensor", args.compare, "encode this tensor again and compare with OUT; exit 1 if it differs");
+    app.add_option("--compare-tensor", args.compare,
+                   "encode this tensor again and compare with OUT; exit 1 if it differs");
     app.add_option("--with", args.with, "with --compare-tensor: compare with this file instead");
     app.add_option("--threads", args.threads, "default: all cores; changes no byte")->check(CLI::Range(1, 1024));
     app.add_flag("--force", args.force, "replace an existing file");
     app.add_flag("--restart", args.restart, "begin anew even if OUT.part of an earlier run could be continued");
-    app.add_flag("--ignore-unknown", args.ignore_unknown, "leave out checkpoint tensors that have no place in the model");
+    app.add_flag("--ignore-unknown", args.ignore_unknown,
+                 "leave out checkpoint tensors that have no place in the model");
     app.add_flag("--verbose,-v", args.verbose, "print each tensor's error");
     app.add_flag("--json", args.json, "one JSON object on stdout");
     app.add_flag("--list", args.list, "print all recipes and exit");

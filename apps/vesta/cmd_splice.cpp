@@ -27,11 +27,11 @@ void print_plan(const convert::Splice& s) {
 }
 
 void print_json(const convert::Splice& s, const Arguments& args, bool written) {
-    nlohmann::ordered_json j = {{"base", args.base},       {"donor", args.donor},
-                                {"out", args.out},         {"written", written},
-                                {"layers", args.layers},   {"which", args.tensors},
-                                {"tensors", s.plan.size()}, {"from_donor", s.n_from_donor},
-                                {"types_changed", s.n_type_changed}, {"file_bytes", s.file_bytes}};
+    nlohmann::ordered_json j = {
+        {"base", args.base},         {"donor", args.donor},          {"out", args.out},
+        {"written", written},        {"layers", args.layers},        {"which", args.tensors},
+        {"tensors", s.plan.size()},  {"from_donor", s.n_from_donor}, {"types_changed", s.n_type_changed},
+        {"file_bytes", s.file_bytes}};
     fmt::print("{}\n", j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -47,9 +47,8 @@ int splice_main(const Arguments& args) {
     if (!args.dry_run) {
         StopOnSignal signals;
         ProgressBar bar;
-        const Status status = convert::write_splice(s, args.out, args.force, [&](const Progress& p) {
-            return bar.update(p) && !StopOnSignal::requested();
-        });
+        const Status status = convert::write_splice(
+            s, args.out, args.force, [&](const Progress& p) { return bar.update(p) && !StopOnSignal::requested(); });
         bar.finish();
         if (!status.ok()) return report("splice", status.error());
     } else if (!args.json) {
@@ -80,7 +79,8 @@ int cmd_splice(int argc, char** argv) {
     app.add_flag("--dry-run", args.dry_run, "print what would be taken, write nothing");
     app.add_flag("--force", args.force, "replace an existing file");
     app.add_flag("--json", args.json, "one JSON object on stdout");
-    app.footer("example:\n  vesta splice flash-q2.gguf flash-q4.gguf --layers 37:42 --tensors experts -o flash-mixed.gguf\n");
+    app.footer(
+        "example:\n  vesta splice flash-q2.gguf flash-q4.gguf --layers 37:42 --tensors experts -o flash-mixed.gguf\n");
     try {
         app.parse(argc, argv);
         if (args.out.empty() && !args.dry_run) throw CLI::RequiredError("--out (or --dry-run)");

@@ -15,10 +15,10 @@ struct TypeTotal {
 };
 std::map<std::string, TypeTotal> totals_by_type(const convert::Plan& plan);
 
-void print_tensors(const convert::Plan& plan);                   // stdout: a line per tensor
-void print_notes(const std::vector<std::string>& notes);        // stderr: the first few
-void print_type_totals(const convert::Plan& plan);              // stderr
-nlohmann::ordered_json plan_json(const convert::Plan& plan);    // recipe, tensors, bytes, types, notes
-std::string recipe_list();                                      // "  name     summary" per line, for --help
+void print_tensors(const convert::Plan& plan);                // stdout: a line per tensor
+void print_notes(const std::vector<std::string>& notes);      // stderr: the first few
+void print_type_totals(const convert::Plan& plan);            // stderr
+nlohmann::ordered_json plan_json(const convert::Plan& plan);  // recipe, tensors, bytes, types, notes
+std::string recipe_list();                                    // "  name     summary" per line, for --help
 
 }  // namespace vesta::app

@@ -1,5 +1,5 @@
-// A fast 64-bit hash of bytes (XXH3), for noticing change: is this the tensor that was written before the power went, is
-// this the file the work was begun with? Not against somebody who wants two inputs to collide.
+// A fast 64-bit hash of bytes (XXH3), for noticing change: is this the tensor that was written before the power went,
+// is this the file the work was begun with? Not against somebody who wants two inputs to collide.
 #pragma once
 
 #include <cstddef>

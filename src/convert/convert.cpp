@@ -26,7 +26,7 @@ constexpr size_t kReadBackBytes = 8 << 20;
 // general.file_type: the number other programs show for the format most weights have. Nothing reads it to decide.
 std::optional<uint32_t> file_type(const Plan& p) {
     static constexpr std::pair<Type, uint32_t> kNumbers[] = {
-        {Type::f32, 0},   {Type::f16, 1},   {Type::q8_0, 7},  {Type::q2_k, 10},     {Type::q3_k, 12},  {Type::q4_k, 14},
+        {Type::f32, 0},   {Type::f16, 1},   {Type::q8_0, 7},  {Type::q2_k, 10},    {Type::q3_k, 12}, {Type::q4_k, 14},
         {Type::q5_k, 16}, {Type::q6_k, 18}, {Type::bf16, 32}, {Type::iq2_xxs, 19}, {Type::mxfp4, 38}};
     std::map<Type, uint64_t> weights;
     for (const PlannedTensor& t : p.tensors)
@@ -120,8 +120,8 @@ std::map<size_t, Finished> still_there(const Plan& p, const gguf::Writer& writer
         if (index >= p.tensors.size()) continue;
         if (hash_of(writer, index) == finished.hash) good.emplace(index, finished);
         done += p.tensors[index].bytes;
-        if (progress) (void)progress({"check what is there", p.tensors[index].expected.gguf_name, done, p.data_bytes(),
-                                      "bytes"});
+        if (progress)
+            (void)progress({"check what is there", p.tensors[index].expected.gguf_name, done, p.data_bytes(), "bytes"});
     }
     return good;
 }
@@ -129,7 +129,11 @@ std::map<size_t, Finished> still_there(const Plan& p, const gguf::Writer& writer
 class Execution {
  public:
     Execution(const Plan& p, const ExecuteOptions& o)
-        : plan_(p), options_(o), writer_(new_writer(p)), pool_(o.n_thread), encoder_(p, pool_, o.measure || o.resumable),
+        : plan_(p),
+          options_(o),
+          writer_(new_writer(p)),
+          pool_(o.n_thread),
+          encoder_(p, pool_, o.measure || o.resumable),
           total_(p.data_bytes()) {}
 
     Result<Summary> run() {
@@ -143,15 +147,16 @@ class Execution {
         VESTA_TRY_STATUS(writer_.finish());
         if (options_.resumable) Journal::remove(options_.path);
         if (encoder_.used_energy() && plan_.options.importance != nullptr)
-            summary_.notes.push_back("some iq2_xxs tensors or experts have no importance; the weights' own energy per "
-                                     "column took its place");
+            summary_.notes.push_back(
+                "some iq2_xxs tensors or experts have no importance; the weights' own energy per "
+                "column took its place");
         summary_.n_tensor = plan_.tensors.size();
         summary_.file_bytes = writer_.header().size() + writer_.data_bytes();
         return std::move(summary_);
     }
 
-    // After run() failed: whether what is done is worth keeping. A disk that was full or a Ctrl+C can be continued from;
-    // a source that is refused will be refused again.
+    // After run() failed: whether what is done is worth keeping. A disk that was full or a Ctrl+C can be continued
+    // from; a source that is refused will be refused again.
     void end_badly(const Error& error) {
         if (!begun_ || !options_.resumable || error.code == Code::cancelled || error.code == Code::io) return;
         writer_.keep_unfinished(false);
@@ -163,8 +168,7 @@ class Execution {
         remove_stale_temporaries(options_.path);
         if (!options_.resumable) return writer_.begin(options_.path, options_.overwrite);
         const uint64_t print = fingerprint(plan_, writer_.header());
-        VESTA_TRY(const bool fresh,
-                  writer_.begin_resumable(options_.path, options_.overwrite, options_.restart));
+        VESTA_TRY(const bool fresh, writer_.begin_resumable(options_.path, options_.overwrite, options_.restart));
         begun_ = true;
         if (!fresh) finished_ = still_there(plan_, writer_, options_.path, print, options_.progress);
         for (const auto& [index, finished] : finished_) {
@@ -236,8 +240,7 @@ Result<Comparison> compare_tensor(const Plan& p, const std::string& name, const 
                                   const ProgressFn& progress) {
     const auto planned = std::find_if(p.tensors.begin(), p.tensors.end(),
                                       [&](const PlannedTensor& t) { return t.expected.gguf_name == name; });
-    if (planned == p.tensors.end())
-        return Error{Code::not_found, strf("{}: has no tensor '{}'", p.options.from, name)};
+    if (planned == p.tensors.end()) return Error{Code::not_found, strf("{}: has no tensor '{}'", p.options.from, name)};
     const PlannedTensor& t = *planned;
     const gguf::TensorInfo* other = file.find_tensor(name);
     if (other == nullptr) return Error{Code::not_found, strf("{}: has no tensor '{}'", file.name(), name)};

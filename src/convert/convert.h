@@ -1,9 +1,9 @@
-// From a checkpoint (safetensors + config.json + tokenizer.json) or from another model file to one GGUF model file: what
-// `vesta convert` and `vesta quantize` share.
+// From a checkpoint (safetensors + config.json + tokenizer.json) or from another model file to one GGUF model file:
+// what `vesta convert` and `vesta quantize` share.
 //
 // plan() reads headers only: it matches every tensor of a checkpoint with every tensor the model must have, decides
-// formats and looks at the importance matrix, so all refusals that do not need the weights come before the first byte is
-// written. execute() then streams the weights through a buffer of a few tens of MB, whatever the size of the model.
+// formats and looks at the importance matrix, so all refusals that do not need the weights come before the first byte
+// is written. execute() then streams the weights through a buffer of a few tens of MB, whatever the size of the model.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Options {
     bool quantize = false;         // write vesta.quantize.* and general.file_type too
     std::vector<Override> overrides{};
     std::shared_ptr<const Importance> importance{};
-    bool strict = false;           // a tensor the importance matrix does not cover well is an error, not a note
+    bool strict = false;  // a tensor the importance matrix does not cover well is an error, not a note
 };
 
 struct PlannedTensor {
@@ -57,7 +57,7 @@ struct PlannedTensor {
     bool exact;                  // every value must survive
     std::vector<uint64_t> dims;  // GGUF order, dims[0] contiguous
     uint64_t bytes;
-    bool copy = false;           // of a model file: its bytes as they are
+    bool copy = false;                      // of a model file: its bytes as they are
     quant::Type stored = quant::Type::f32;  // the source's format, or the one that holds its values exactly
     uint64_t n_elem() const;
     const char* stored_name() const;  // "FP8", "q8_0"
@@ -74,27 +74,27 @@ struct Plan {
     std::vector<std::string> notes;  // what a person should know: fallbacks, missing parts
     uint32_t n_expert = 0, n_expert_used = 0;
 
-    uint64_t data_bytes() const;   // tensors without padding
-    uint64_t file_bytes() const;   // of the file execute() writes
+    uint64_t data_bytes() const;  // tensors without padding
+    uint64_t file_bytes() const;  // of the file execute() writes
     double bits_per_weight() const;
-    model::Traffic traffic() const;  // per decoded token
+    model::Traffic traffic() const;                                       // per decoded token
     std::string describe(const PlannedTensor& t, const Source& s) const;  // for messages: file and tensor
     // Importance of the columns of source `index` of t: empty when the matrix has none that can be used.
     std::vector<float> importance(const PlannedTensor& t, size_t index) const;
 };
 
 Result<Plan> plan(const Options& options);
-// Shapes and sizes only, from a config.json: what a recipe would make of a checkpoint that is not here. The result has no
-// sources and cannot be executed.
+// Shapes and sizes only, from a config.json: what a recipe would make of a checkpoint that is not here. The result has
+// no sources and cannot be executed.
 Result<Plan> plan_shapes(const std::string& config_path, const Options& options);
 
 struct ExecuteOptions {
     std::string path;
     bool overwrite = false;
-    int n_thread = 1;         // changes speed only, never a byte
-    bool resumable = false;   // work in PATH.part and keep it when stopped or killed; otherwise nothing is left
-    bool restart = false;     // do not continue a PATH.part
-    bool measure = false;     // fill Summary::errors
+    int n_thread = 1;        // changes speed only, never a byte
+    bool resumable = false;  // work in PATH.part and keep it when stopped or killed; otherwise nothing is left
+    bool restart = false;    // do not continue a PATH.part
+    bool measure = false;    // fill Summary::errors
     ProgressFn progress{};
 };
 

@@ -11,8 +11,8 @@ namespace {
 
 // Rows are converted in tasks of about this many values: the f32 copy (256 KB) stays in a core's L2.
 constexpr uint64_t kTaskValues = 1 << 16;
-// Tasks between two writes; bounds the output buffer (F32: 32 MB) and the source pages held, and sets how often progress
-// is reported. An expert of Flash (2048 x 4096) is one such slice.
+// Tasks between two writes; bounds the output buffer (F32: 32 MB) and the source pages held, and sets how often
+// progress is reported. An expert of Flash (2048 x 4096) is one such slice.
 constexpr uint64_t kTasksPerSlice = 128;
 constexpr uint64_t kCopyBytes = 8 << 20;
 
@@ -30,8 +30,8 @@ Error TensorEncoder::fault_error(const PlannedTensor& t, const Source& s, Fault 
     switch (fault) {
         case Fault::not_finite: {
             const Place place = find_not_finite(s);
-            return {Code::bad_file, strf("{}: holds NaN or infinity, the first in row {}, column {}", who, place.row,
-                                         place.col)};
+            return {Code::bad_file,
+                    strf("{}: holds NaN or infinity, the first in row {}, column {}", who, place.row, place.col)};
         }
         case Fault::not_exact:
             return {Code::unsupported, strf("{}: {} cannot hold its {} values exactly; use a recipe other than '{}'",
@@ -69,8 +69,8 @@ Status TensorEncoder::copy(const PlannedTensor& t, const Sink& sink) {
     return {};
 }
 
-// importance[c] = mean over rows of w[r,c]². Partial sums are per task and added in the order of the rows, so the result
-// does not depend on the number of threads.
+// importance[c] = mean over rows of w[r,c]². Partial sums are per task and added in the order of the rows, so the
+// result does not depend on the number of threads.
 Status TensorEncoder::weight_energy(const PlannedTensor& t, const Source& s, std::vector<float>& importance) {
     const uint64_t step = rows_per_task(s);
     std::vector<double> total(s.n_col, 0.0), partial;
@@ -121,9 +121,9 @@ Status TensorEncoder::encode_source(const PlannedTensor& t, size_t index, uint64
         pool_.run(static_cast<int64_t>(n_task), [&](int64_t task) {
             const auto i = static_cast<size_t>(task);
             const uint64_t first = i * step;
-            faults[i] = encode_rows(s, row + first, std::min(step, n_row - first), t.type, t.exact,
-                                    plan_.config.n_expert, buffer_.data() + first * row_bytes, weights,
-                                    measure ? &errors[i] : nullptr);
+            faults[i] =
+                encode_rows(s, row + first, std::min(step, n_row - first), t.type, t.exact, plan_.config.n_expert,
+                            buffer_.data() + first * row_bytes, weights, measure ? &errors[i] : nullptr);
         });
         for (size_t i = 0; i < n_task; ++i) {
             if (faults[i] != Fault::none) return fault_error(t, s, faults[i]);

@@ -22,8 +22,8 @@ class TensorEncoder {
     // tensor, and row and column where there are such.
     Status encode(const PlannedTensor& t, const Sink& sink);
 
-    const quant::ErrorSum& error() const { return error_; }   // of the latest encode(), if `measure`
-    bool used_energy() const { return used_energy_; }         // some IQ2_XXS so far took the weights' own energy
+    const quant::ErrorSum& error() const { return error_; }  // of the latest encode(), if `measure`
+    bool used_energy() const { return used_energy_; }        // some IQ2_XXS so far took the weights' own energy
 
  private:
     Status encode_source(const PlannedTensor& t, size_t index, uint64_t offset, const Sink& sink);

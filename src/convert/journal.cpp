@@ -38,8 +38,9 @@ std::map<size_t, Finished> Journal::read(const std::string& out, uint64_t finger
         uint64_t tensor = 0, hash = 0;
         Finished f{};
         int used = 0;
-        if (line.size() > 200 || std::sscanf(line.c_str(), "%" SCNu64 " %16" SCNx64 " %la %la%n", &tensor, &hash,
-                                             &f.error.error, &f.error.energy, &used) != 4 ||
+        if (line.size() > 200 ||
+            std::sscanf(line.c_str(), "%" SCNu64 " %16" SCNx64 " %la %la%n", &tensor, &hash, &f.error.error,
+                        &f.error.energy, &used) != 4 ||
             static_cast<size_t>(used) != line.size())
             break;
         f.hash = hash;
@@ -52,8 +53,7 @@ Result<Journal> Journal::create(const std::string& out, uint64_t fingerprint, co
     Journal j;
     j.path_ = path_of(out);
     const std::string temporary = j.path_ + ".new";  // ours alone: we hold the lock of PATH.part
-    j.fd_ = UniqueFd(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+    j.fd_ = UniqueFd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (j.fd_.get() < 0) return Error{Code::io, strf("{}: cannot create: {}", temporary, std::strerror(errno))};
     VESTA_TRY_STATUS(append(j.fd_.get(), j.path_, first_line(fingerprint)));
     for (const auto& [tensor, finished] : done) VESTA_TRY_STATUS(j.add(tensor, finished));
@@ -64,8 +64,8 @@ Result<Journal> Journal::create(const std::string& out, uint64_t fingerprint, co
 
 Status Journal::add(size_t tensor, const Finished& f) {
     char line[200];
-    const int n = std::snprintf(line, sizeof line, "%zu %016" PRIx64 " %a %a\n", tensor, f.hash, f.error.error,
-                                f.error.energy);
+    const int n =
+        std::snprintf(line, sizeof line, "%zu %016" PRIx64 " %a %a\n", tensor, f.hash, f.error.error, f.error.energy);
     return append(fd_.get(), path_, std::string_view(line, static_cast<size_t>(n)));
 }
 

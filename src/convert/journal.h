@@ -1,6 +1,6 @@
 // What is finished in an unfinished file (PATH.part): a line per tensor, appended when its last byte has been handed to
-// the system. A process that dies can be continued from it; whatever the journal says is checked against the bytes before
-// it is believed, so it needs no flush of its own and a torn last line is only a tensor less.
+// the system. A process that dies can be continued from it; whatever the journal says is checked against the bytes
+// before it is believed, so it needs no flush of its own and a torn last line is only a tensor less.
 //
 //   vesta-quantize 1 <fingerprint>
 //   <tensor> <XXH3 of its bytes> <error> <energy>          both numbers as hexadecimal floats: they come back exactly

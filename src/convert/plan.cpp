@@ -54,8 +54,8 @@ std::string file_part(const std::string& path) {
 // Fills type, exact, copy and bytes. Requires dims and stored.
 Status decide(PlannedTensor& t, const Options& options, std::vector<std::string>& notes) {
     const std::string& name = t.expected.gguf_name;
-    const Target target = choose_target({name, t.dims[0], t.dims.size() == 1, t.stored}, options.recipe,
-                                        options.overrides);
+    const Target target =
+        choose_target({name, t.dims[0], t.dims.size() == 1, t.stored}, options.recipe, options.overrides);
     t.type = target.type, t.exact = target.exact;
     if (!target.note.empty()) notes.push_back(target.note);
     const bool of_file = !t.sources.empty() && t.sources[0].encoding == Encoding::blocks;
@@ -64,8 +64,8 @@ Status decide(PlannedTensor& t, const Options& options, std::vector<std::string>
         return Error{Code::unsupported, strf("tensor '{}': this build cannot read {}, so it can only be kept as it is",
                                              printable(name), quant::format(t.stored).name)};
     if (!t.copy && !is_integer(t.type) && !quant::can_quantize(t.type))
-        return Error{Code::unsupported, strf("tensor '{}': this build cannot write {}", printable(name),
-                                             quant::format(t.type).name)};
+        return Error{Code::unsupported,
+                     strf("tensor '{}': this build cannot write {}", printable(name), quant::format(t.type).name)};
     t.bytes = static_cast<uint64_t>(quant::row_bytes(t.type, static_cast<int64_t>(t.n_elem())));
     return {};
 }
@@ -75,8 +75,8 @@ Status check_overrides(const Plan& p) {
         if (std::none_of(p.tensors.begin(), p.tensors.end(), [&](const PlannedTensor& t) {
                 return t.dims.size() > 1 && !is_integer(t.type) && o.applies_to(t.expected.gguf_name);
             }))
-            return Error{Code::invalid_argument, strf("--set '{}': matches no matrix of {}", printable(o.text()),
-                                                      p.options.from)};
+            return Error{Code::invalid_argument,
+                         strf("--set '{}': matches no matrix of {}", printable(o.text()), p.options.from)};
     return {};
 }
 
@@ -92,8 +92,9 @@ bool measured(const Importance& importance, const PlannedTensor& t, size_t exper
 Status check_importance(Plan& p) {
     if (p.options.importance == nullptr) {
         if (p.options.strict)
-            return Error{Code::invalid_argument, "--strict asks for an importance matrix that covers every tensor; "
-                                                 "name one with --imatrix"};
+            return Error{Code::invalid_argument,
+                         "--strict asks for an importance matrix that covers every tensor; "
+                         "name one with --imatrix"};
         return {};
     }
     std::vector<std::string> missing;
@@ -106,9 +107,8 @@ Status check_importance(Plan& p) {
         std::vector<size_t> never;
         std::string problem;
         for (size_t e = 0; e < n_source && problem.empty(); ++e) {
-            const auto v = p.options.importance->matrix.importance(name, static_cast<int64_t>(t.dims[0]),
-                                                                   static_cast<int64_t>(n_source),
-                                                                   static_cast<int64_t>(e));
+            const auto v = p.options.importance->matrix.importance(
+                name, static_cast<int64_t>(t.dims[0]), static_cast<int64_t>(n_source), static_cast<int64_t>(e));
             if (!v.ok() && v.error().code == Code::not_found) {
                 if (!p.options.strict || name.starts_with("mtp.")) {
                     missing.push_back(printable(name));
@@ -123,17 +123,18 @@ Status check_importance(Plan& p) {
             }
         }
         if (problem.empty() && !never.empty())
-            problem = t.expected.stacked ? strf("{} of {} experts were never used, the first is {}", never.size(),
-                                                n_source, never[0])
-                                         : "nothing was measured";
+            problem = t.expected.stacked
+                          ? strf("{} of {} experts were never used, the first is {}", never.size(), n_source, never[0])
+                          : "nothing was measured";
         if (problem.empty()) continue;
         const std::string what = strf("{}: tensor '{}': {}", p.options.importance->file_name, printable(name), problem);
         if (p.options.strict) return Error{Code::bad_file, what};
         p.notes.push_back(what + "; quantized without importance there");
     }
     if (!missing.empty())
-        p.notes.push_back(strf("{}: {} quantized tensors have no entry, the first is '{}'; quantized without importance",
-                               p.options.importance->file_name, missing.size(), missing[0]));
+        p.notes.push_back(
+            strf("{}: {} quantized tensors have no entry, the first is '{}'; quantized without importance",
+                 p.options.importance->file_name, missing.size(), missing[0]));
     return {};
 }
 
@@ -148,21 +149,22 @@ void note_coarse_sources(Plan& p) {
     if (n == 0) return;
     std::string names;
     for (const auto& [name, count] : formats) names += (names.empty() ? "" : ", ") + name;
-    p.notes.push_back(strf("warning: {} tensors are already quantized ({}) and will be quantized again, so both errors "
-                           "add up; the official checkpoint or a file of recipe 'native' is a better source",
-                           n, names));
+    p.notes.push_back(
+        strf("warning: {} tensors are already quantized ({}) and will be quantized again, so both errors "
+             "add up; the official checkpoint or a file of recipe 'native' is a better source",
+             n, names));
 }
 
 Status finish_plan(Plan& p) {
     VESTA_TRY_STATUS(check_overrides(p));
     VESTA_TRY_STATUS(check_importance(p));
     note_coarse_sources(p);
-    const bool energy = std::any_of(p.tensors.begin(), p.tensors.end(), [](const PlannedTensor& t) {
-        return t.type == Type::iq2_xxs && !t.copy;
-    });
+    const bool energy = std::any_of(p.tensors.begin(), p.tensors.end(),
+                                    [](const PlannedTensor& t) { return t.type == Type::iq2_xxs && !t.copy; });
     if (energy && p.options.importance == nullptr)
-        p.notes.push_back("iq2_xxs without an importance matrix: the weights' own energy per column takes its place; "
-                          "--imatrix gives a better file");
+        p.notes.push_back(
+            "iq2_xxs without an importance matrix: the weights' own energy per column takes its place; "
+            "--imatrix gives a better file");
     return {};
 }
 
@@ -212,8 +214,8 @@ Result<Plan> plan_from_file(const Options& options) {
     const gguf::File& file = *p.file;
     VESTA_TRY(const std::string_view architecture, file.string("general.architecture"));
     if (!model::known_architecture(architecture))
-        return Error{Code::unsupported, strf("{}: this build knows no architecture '{}'", file.name(),
-                                             printable(architecture))};
+        return Error{Code::unsupported,
+                     strf("{}: this build knows no architecture '{}'", file.name(), printable(architecture))};
     if (const auto n = file.u64("split.count"); n.ok() && n.value() > 1)
         return Error{Code::unsupported, strf("{}: is one of {} parts; join them first", file.name(), n.value())};
     const auto n_expert = file.u32(strf("{}.expert_count", architecture));
@@ -287,8 +289,8 @@ Result<Plan> plan_from_checkpoint(const Options& options) {
 Result<std::shared_ptr<const Importance>> read_importance(const std::string& path) {
     VESTA_TRY(const MappedFile file, MappedFile::open(path));
     if (file.bytes().size() > kMaxImportanceBytes)
-        return Error{Code::invalid_argument, strf("{}: {} bytes are more than any importance matrix has", path,
-                                                  file.bytes().size())};
+        return Error{Code::invalid_argument,
+                     strf("{}: {} bytes are more than any importance matrix has", path, file.bytes().size())};
     auto out = std::make_shared<Importance>();
     VESTA_TRY(out->matrix, imatrix::parse_dat(file.bytes(), path));
     out->file_name = file_part(path);
@@ -312,8 +314,9 @@ Result<Plan> plan_shapes(const std::string& config_path, const Options& options)
     VESTA_TRY(p.config, read_config(config_json, config_path));
     if (p.options.model_name.empty()) p.options.model_name = file_part(config_path);
     p.n_expert = p.config.n_expert, p.n_expert_used = p.config.n_expert_used;
-    p.notes.push_back("from the configuration alone: file size without vocabulary, formats as official checkpoints have "
-                      "them");
+    p.notes.push_back(
+        "from the configuration alone: file size without vocabulary, formats as official checkpoints have "
+        "them");
     for (ExpectedTensor& expected : expected_tensors(p.config)) {
         PlannedTensor t{std::move(expected), {}, Type::f32, false, {}, 0};
         // Packing::plain is BF16 for matrices; hyper-connections, compressor biases and vectors are F32 (spec of the

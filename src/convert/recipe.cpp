@@ -72,7 +72,8 @@ std::string pattern_problem(std::string_view p) {
         each_item(p.substr(i + 1, end - i - 1), [&](std::string_view item) {
             if (item.empty()) problem = "an empty alternative in braces";
             for (const char c : item)
-                if (!is_name_char(c)) problem = strf("'{}' cannot be inside braces", printable(std::string_view(&c, 1)));
+                if (!is_name_char(c))
+                    problem = strf("'{}' cannot be inside braces", printable(std::string_view(&c, 1)));
             const auto range = number_range(item);
             if (range && range->low > range->high) problem = strf("the range {} is empty", item);
             const bool numbers = std::all_of(item.begin(), item.end(), [](char c) { return is_digit(c) || c == '-'; });
@@ -88,14 +89,15 @@ std::string pattern_problem(std::string_view p) {
 // "q4_k" -> q4_k, "exact" -> nothing. Only formats that hold weights and that some build can write.
 Result<std::optional<Type>> parse_type(std::string_view word) {
     if (word == "exact" || word == "native") return std::optional<Type>();
-    static constexpr Type kTypes[] = {Type::f32,  Type::f16,  Type::bf16, Type::q8_0, Type::q6_k,   Type::q5_k,
+    static constexpr Type kTypes[] = {Type::f32,  Type::f16,  Type::bf16, Type::q8_0,  Type::q6_k,   Type::q5_k,
                                       Type::q4_k, Type::q3_k, Type::q2_k, Type::mxfp4, Type::iq2_xxs};
     std::string known = "exact";
     for (const Type t : kTypes) {
         if (word == quant::format(t).name) return std::optional(t);
         known += strf(", {}", quant::format(t).name);
     }
-    return Error{Code::invalid_argument, strf("'{}' is no format to quantize to; there are {}", printable(word), known)};
+    return Error{Code::invalid_argument,
+                 strf("'{}' is no format to quantize to; there are {}", printable(word), known)};
 }
 
 const std::vector<Recipe>& table() {
@@ -173,7 +175,8 @@ Result<Recipe> parse_recipe(std::string_view text, const std::string& name) {
         const size_t newline = rest.find('\n');
         const std::string_view raw = rest.substr(0, newline);
         rest.remove_prefix(newline == std::string_view::npos ? rest.size() : newline + 1);
-        if (raw.size() > kMaxLineBytes) return fail(strf("the line has {} bytes, at most {}", raw.size(), kMaxLineBytes));
+        if (raw.size() > kMaxLineBytes)
+            return fail(strf("the line has {} bytes, at most {}", raw.size(), kMaxLineBytes));
         if (!is_valid_utf8(raw)) return fail("the line is not UTF-8 text");
         for (const char c : trimmed(raw))
             if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F)
@@ -239,8 +242,10 @@ Result<Override> Override::parse(const std::string& text) {
         return fail(strf("the expression has {} bytes, at most {}", pattern.size(), kMaxExpressionBytes));
     // {m,n} is expanded by copying, so nested ones are exponentially large.
     for (size_t i = 0; i < pattern.size(); ++i) {
-        if (pattern[i] == '\\') ++i;
-        else if (pattern[i] == '{') return fail("counted repetition {} is not supported; write the part out");
+        if (pattern[i] == '\\')
+            ++i;
+        else if (pattern[i] == '{')
+            return fail("counted repetition {} is not supported; write the part out");
     }
     Override o;
     o.text_ = text;

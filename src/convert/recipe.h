@@ -6,8 +6,8 @@
 //   blk.{0-2,40-42}.ffn_down_exps.weight = q4_k
 //   * = exact
 //
-// A pattern is a GGUF name with '*' for any run of characters and {a,b,3-7} for alternatives; a-b are whole numbers. The
-// type is a format's name, or `exact` (also `native`): as the source stores it, without changing a value.
+// A pattern is a GGUF name with '*' for any run of characters and {a,b,3-7} for alternatives; a-b are whole numbers.
+// The type is a format's name, or `exact` (also `native`): as the source stores it, without changing a value.
 #pragma once
 
 #include <memory>
@@ -39,8 +39,8 @@ struct Recipe {
 // Errors are bad_file and begin with "name:line:".
 Result<Recipe> parse_recipe(std::string_view text, const std::string& name);
 
-std::span<const Recipe> recipes();                   // built in, sorted by name
-Result<Recipe> find_recipe(std::string_view name);   // built in; invalid_argument lists the known ones
+std::span<const Recipe> recipes();                            // built in, sorted by name
+Result<Recipe> find_recipe(std::string_view name);            // built in; invalid_argument lists the known ones
 Result<Recipe> load_recipe(const std::string& name_or_file);  // a built-in name, else a file
 
 // Whether the pattern describes the whole text. Requires a well-formed pattern (parse_recipe refuses others). Time is

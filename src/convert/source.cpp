@@ -246,7 +246,8 @@ Fault decode_rows(const Source& s, uint64_t row, uint64_t n_row, float* out) {
 }
 
 // Whether the blocks read back as numbers: an encoder writes NaN scales where its format's range ends.
-static bool reads_back_finite(const quant::Format& format, const std::byte* blocks, int64_t n, std::vector<float>& back) {
+static bool reads_back_finite(const quant::Format& format, const std::byte* blocks, int64_t n,
+                              std::vector<float>& back) {
     back.resize(static_cast<size_t>(n));
     format.decode(blocks, back.data(), n);
     return std::all_of(back.begin(), back.end(), [](float v) { return std::isfinite(v); });

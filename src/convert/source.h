@@ -25,7 +25,8 @@ namespace vesta::convert {
 enum class Encoding { f32, f16, bf16, fp8, fp4, ids, blocks };
 const char* encoding_name(Encoding encoding);
 
-// Views into the checkpoint or model file; valid while it lives. Encoding blocks has neither weight nor scale. Vectors have one row.
+// Views into the checkpoint or model file; valid while it lives. Encoding blocks has neither weight nor scale. Vectors
+// have one row.
 struct Source {
     Encoding encoding;
     const safetensors::TensorInfo* weight;
@@ -66,14 +67,14 @@ enum class Fault {
     id_range,      // an expert id outside the model
 };
 
-// Rows [row, row + n_row) as f32. Requires encoding != ids, and for blocks a format with a decoder. not_exact is reported
-// when f32 cannot hold a product. On not_finite the value itself is the last one written.
+// Rows [row, row + n_row) as f32. Requires encoding != ids, and for blocks a format with a decoder. not_exact is
+// reported when f32 cannot hold a product. On not_finite the value itself is the last one written.
 Fault decode_rows(const Source& source, uint64_t row, uint64_t n_row, float* out);
 
 // Same rows in the target's bytes. `exact`: the values must survive unchanged. FP4 to MXFP4 is a repacking of codes and
 // never goes through floats. Requires: n_col is a multiple of the target's block, or the whole tensor when it is not.
-// `importance`: [n_col] or nullptr, as quant::quantize_rows. `error`: what the rounding cost is added to it; nullptr: not
-// measured.
+// `importance`: [n_col] or nullptr, as quant::quantize_rows. `error`: what the rounding cost is added to it; nullptr:
+// not measured.
 Fault encode_rows(const Source& source, uint64_t row, uint64_t n_row, quant::Type target, bool exact, uint32_t id_limit,
                   std::byte* out, const float* importance = nullptr, quant::ErrorSum* error = nullptr);
 

@@ -25,12 +25,11 @@ std::string shape(const gguf::TensorInfo& t) {
 }
 
 Error different(const gguf::File& base, const gguf::File& donor, const std::string& what) {
-    return Error{Code::invalid_argument,
-                 strf("{} and {} are not the same model: {}", base.name(), donor.name(), what)};
+    return Error{Code::invalid_argument, strf("{} and {} are not the same model: {}", base.name(), donor.name(), what)};
 }
 
-// Hyper-parameters and vocabulary must be equal, key by key in both directions; what else a file says about itself (name,
-// formats, provenance) may differ.
+// Hyper-parameters and vocabulary must be equal, key by key in both directions; what else a file says about itself
+// (name, formats, provenance) may differ.
 Status compare_metadata(const gguf::File& base, const gguf::File& donor, std::string_view architecture) {
     const std::string prefix = std::string(architecture) + ".";
     for (const auto& [file, other] : {std::pair{&base, &donor}, std::pair{&donor, &base}})
@@ -54,7 +53,8 @@ Status compare_tensors(const gguf::File& base, const gguf::File& donor) {
         if (d == nullptr)
             return different(base, donor, strf("tensor '{}' is only in {}", printable(t.name), base.name()));
         if (t.n_dim != d->n_dim || !std::equal(t.dims, t.dims + t.n_dim, d->dims))
-            return different(base, donor, strf("tensor '{}' has shapes {} and {}", printable(t.name), shape(t), shape(*d)));
+            return different(base, donor,
+                             strf("tensor '{}' has shapes {} and {}", printable(t.name), shape(t), shape(*d)));
     }
     return {};
 }
@@ -119,16 +119,15 @@ Result<Splice> plan_splice(const gguf::File& base, const gguf::File& donor, cons
                            const std::string& tensors) {
     VESTA_TRY(const std::vector<LayerRange> ranges, parse_layers(layers));
     if (tensors != "experts" && tensors != "all")
-        return Error{Code::invalid_argument,
-                     strf("--tensors '{}': expected experts or all", printable(tensors))};
+        return Error{Code::invalid_argument, strf("--tensors '{}': expected experts or all", printable(tensors))};
     VESTA_TRY(const std::string_view architecture, base.string("general.architecture"));
     VESTA_TRY(const std::string_view donor_architecture, donor.string("general.architecture"));
     if (architecture != donor_architecture)
-        return different(base, donor, strf("architectures '{}' and '{}'", printable(architecture),
-                                           printable(donor_architecture)));
+        return different(base, donor,
+                         strf("architectures '{}' and '{}'", printable(architecture), printable(donor_architecture)));
     if (!model::known_architecture(architecture))
-        return Error{Code::unsupported, strf("{}: this build knows no architecture '{}'", base.name(),
-                                             printable(architecture))};
+        return Error{Code::unsupported,
+                     strf("{}: this build knows no architecture '{}'", base.name(), printable(architecture))};
     VESTA_TRY_STATUS(compare_metadata(base, donor, architecture));
     VESTA_TRY_STATUS(compare_tensors(base, donor));
     VESTA_TRY(const uint32_t n_layer, base.u32(strf("{}.block_count", architecture)));
@@ -141,17 +140,16 @@ Result<Splice> plan_splice(const gguf::File& base, const gguf::File& donor, cons
     for (const gguf::TensorInfo& t : base.tensors()) {
         const auto layer = layer_of(t.name);
         const bool wanted = layer && (tensors == "all" || t.name.find("_exps.") != t.name.npos) &&
-                            std::any_of(ranges.begin(), ranges.end(), [&](const LayerRange& r) {
-                                return *layer >= r.first && *layer <= r.last;
-                            });
+                            std::any_of(ranges.begin(), ranges.end(),
+                                        [&](const LayerRange& r) { return *layer >= r.first && *layer <= r.last; });
         const gguf::TensorInfo* chosen = wanted ? donor.find_tensor(t.name) : &t;
         s.plan.push_back({chosen, wanted});
         s.n_from_donor += wanted ? 1 : 0;
         s.n_type_changed += chosen->type != t.type ? 1 : 0;
     }
     if (s.n_from_donor == 0)
-        return Error{Code::invalid_argument, strf("--layers {} --tensors {}: no tensor of {} is meant", layers, tensors,
-                                                  base.name())};
+        return Error{Code::invalid_argument,
+                     strf("--layers {} --tensors {}: no tensor of {} is meant", layers, tensors, base.name())};
     const gguf::Writer writer = new_writer(s);
     s.file_bytes = writer.header().size() + writer.data_bytes();
     return s;

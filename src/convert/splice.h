@@ -1,5 +1,5 @@
-// Two files of one model, quantized differently, become one: chosen layers' tensors from the donor, everything else from
-// the base, byte for byte. So some layers can have more bits than others without quantizing again.
+// Two files of one model, quantized differently, become one: chosen layers' tensors from the donor, everything else
+// from the base, byte for byte. So some layers can have more bits than others without quantizing again.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +29,15 @@ struct SplicedTensor {
 struct Splice {
     const gguf::File* base;
     const gguf::File* donor;
-    std::string layers, tensors;  // as asked for, for the provenance keys
+    std::string layers, tensors;      // as asked for, for the provenance keys
     std::vector<SplicedTensor> plan;  // in the base's order
     size_t n_from_donor = 0, n_type_changed = 0;
     uint64_t file_bytes = 0;
 };
 
 // `tensors`: "experts" (the routed ones) or "all" of a layer. Refuses files of different models, and names the first
-// difference: the architecture's hyper-parameters, the vocabulary, a tensor that only one has, a shape. Formats and general.*
-// may differ.
+// difference: the architecture's hyper-parameters, the vocabulary, a tensor that only one has, a shape. Formats and
+// general.* may differ.
 Result<Splice> plan_splice(const gguf::File& base, const gguf::File& donor, const std::string& layers,
                            const std::string& tensors);
 

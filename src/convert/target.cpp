@@ -8,9 +8,7 @@ namespace vesta::convert {
 
 using quant::Type;
 
-bool is_integer(Type type) {
-    return type == Type::i8 || type == Type::i16 || type == Type::i32 || type == Type::i64;
-}
+bool is_integer(Type type) { return type == Type::i8 || type == Type::i16 || type == Type::i32 || type == Type::i64; }
 
 bool uses_importance(Type type) { return type == Type::q8_0 || needs_importance(type); }
 

@@ -11,15 +11,15 @@ namespace vesta::convert {
 
 struct TensorFacts {
     std::string name;
-    uint64_t n_col;          // dims[0]
-    bool is_vector;          // one dimension
-    quant::Type as_stored;   // the format that holds the source without changing a value
+    uint64_t n_col;         // dims[0]
+    bool is_vector;         // one dimension
+    quant::Type as_stored;  // the format that holds the source without changing a value
 };
 
 struct Target {
     quant::Type type;
-    bool exact;         // every value must survive
-    std::string note{}; // why it is not what the recipe says; empty when it is
+    bool exact;          // every value must survive
+    std::string note{};  // why it is not what the recipe says; empty when it is
 };
 
 // Integer tables stay what they are, vectors become F32 (a few KB that every backend wants that way), matrices follow

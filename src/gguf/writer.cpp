@@ -180,9 +180,8 @@ Result<bool> Writer::begin_resumable(const std::string& path, bool overwrite, bo
     const std::vector<std::byte> head = header();
     std::vector<std::byte> found(head.size());
     VESTA_TRY(const size_t n_found, file.read_at(0, found));
-    const bool same = n_found == head.size() &&
-                      std::memcmp(head.data() + sizeof kMagic, found.data() + sizeof kMagic,
-                                  head.size() - sizeof kMagic) == 0;
+    const bool same = n_found == head.size() && std::memcmp(head.data() + sizeof kMagic, found.data() + sizeof kMagic,
+                                                            head.size() - sizeof kMagic) == 0;
     file_.push_back(std::move(file));
     const bool fresh = restart || !same;
     if (fresh) VESTA_TRY_STATUS(file_[0].truncate(0));
@@ -195,8 +194,7 @@ Status Writer::read_back(size_t index, uint64_t offset, std::span<std::byte> byt
     const Tensor& t = tensors_[index];
     VESTA_CHECK(offset <= t.bytes && bytes.size() <= t.bytes - offset);
     VESTA_TRY(const size_t n, file_[0].read_at(data_start_ + t.offset + offset, bytes));
-    if (n != bytes.size())
-        return Error{Code::not_found, strf("{}: ends inside tensor '{}'", file_[0].path(), t.name)};
+    if (n != bytes.size()) return Error{Code::not_found, strf("{}: ends inside tensor '{}'", file_[0].path(), t.name)};
     return {};
 }
 

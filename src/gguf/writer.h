@@ -1,7 +1,8 @@
 // Writes a GGUF v3 file. Metadata and the tensor directory are declared first; then each tensor's bytes are streamed in
 // any order and in any pieces, so that a model larger than memory can be written. The file appears under its name only
-// at finish(), and until then even the temporary file is no GGUF: its magic is zeros and is written last, after everything
-// else is on the disk. So no kill and no power cut leaves a file that loads and is not whole. One thread at a time.
+// at finish(), and until then even the temporary file is no GGUF: its magic is zeros and is written last, after
+// everything else is on the disk. So no kill and no power cut leaves a file that loads and is not whole. One thread at
+// a time.
 //
 // What a reader would refuse is refused here too, so that no broken file is ever made: data that is not as it must be
 // (a number that is not finite, a name that is too long) comes back from begin(), a call out of order stops at
@@ -52,7 +53,8 @@ class Writer {
     // Bytes of a tensor as they lie in the file; not_found when the file ends before.
     Status read_back(size_t index, uint64_t offset, std::span<std::byte> bytes) const;
     void mark_complete(size_t index);  // Requires: nothing of it was written yet
-    // Whether PATH.part stays for a later begin_resumable() when finish() is not reached; after begin_resumable() it does.
+    // Whether PATH.part stays for a later begin_resumable() when finish() is not reached; after begin_resumable() it
+    // does.
     void keep_unfinished(bool keep);
     // Bytes [offset, offset + size) of tensor `index` (order of add_tensor). Each byte is written once: a range that
     // overlaps an earlier one or the end of the tensor is an error (invalid_argument).

@@ -31,8 +31,8 @@ std::string_view nextn_prefix(std::span<const WeightSize> weights) {
 
 Traffic decode_traffic(std::span<const WeightSize> weights, uint64_t n_expert, uint64_t n_expert_used) {
     const std::string_view prefix = nextn_prefix(weights);
-    const bool tied = std::none_of(weights.begin(), weights.end(),
-                                   [](const WeightSize& w) { return w.name == "output.weight"; });
+    const bool tied =
+        std::none_of(weights.begin(), weights.end(), [](const WeightSize& w) { return w.name == "output.weight"; });
     Traffic t;
     for (const WeightSize& w : weights) {
         if (is_drafter(w.name, prefix)) continue;

@@ -14,7 +14,7 @@ namespace vesta::model {
 struct WeightSize {
     std::string_view name;  // GGUF name
     uint64_t bytes;
-    uint64_t n_row;         // dims[1]; 1 for vectors
+    uint64_t n_row;  // dims[1]; 1 for vectors
 };
 
 struct Traffic {

@@ -96,7 +96,8 @@ TEST(QuantizeCommand, CompareTensorTellsByItsExitCode) {
     EXPECT_EQ(same.exit, 0) << same.out;
     EXPECT_NE(same.out.find("every byte equal"), std::string::npos);
     EXPECT_EQ(run(strf("quantize '{}' --recipe q4 {} --with '{}'", kTiny, tensor, b)).exit, 0);
-    EXPECT_EQ(run(strf("quantize '{}' --recipe q4 --compare-tensor blk.1.ffn_up_exps.weight --with '{}'", kTiny, b)).exit, 2);
+    EXPECT_EQ(
+        run(strf("quantize '{}' --recipe q4 --compare-tensor blk.1.ffn_up_exps.weight --with '{}'", kTiny, b)).exit, 2);
 }
 
 TEST(QuantizeCommand, MistakesHaveTheirExitCodes) {
@@ -109,7 +110,7 @@ TEST(QuantizeCommand, MistakesHaveTheirExitCodes) {
     EXPECT_EQ(run(strf("quantize '{}' '{}' --set 'nothing_like_it=q8_0'", kTiny, out)).exit, 2);
     EXPECT_EQ(run(strf("quantize '{}' '{}' --strict", kTiny, out)).exit, 2);
     EXPECT_EQ(run(strf("quantize /nowhere.gguf '{}'", out)).exit, 1);
-    EXPECT_EQ(run(strf("quantize '{}' '{}' --imatrix '{}'", kTiny, out, kPocket)).exit, 3);
+    EXPECT_EQ(run(strf("quantize '{}' '{}' --imatrix '{}/config.json'", kTiny, out, kTiny)).exit, 3);
     std::ofstream(folder / "x.gguf") << "GGUF nonsense";
     EXPECT_EQ(run(strf("quantize '{}' '{}'", (folder / "x.gguf").string(), out)).exit, 3);
     EXPECT_EQ(run("quantize --help").exit, 0);
@@ -191,7 +192,8 @@ TEST(QuantizeCommand, CtrlCKeepsWhatIsDoneAndRestartForgetsIt) {
 
 TEST(SpliceCommand, WritesWhatItsDryRunSays) {
     const fs::path folder = fresh_folder("splice");
-    const std::string a = (folder / "a.gguf").string(), b = (folder / "b.gguf").string(), out = (folder / "c.gguf").string();
+    const std::string a = (folder / "a.gguf").string(), b = (folder / "b.gguf").string(),
+                      out = (folder / "c.gguf").string();
     ASSERT_EQ(run(strf("quantize '{}' '{}' --recipe q2", kTiny, a)).exit, 0);
     ASSERT_EQ(run(strf("quantize '{}' '{}' --recipe q4", kTiny, b)).exit, 0);
     const Output dry = run(strf("splice '{}' '{}' --layers 4:5 --dry-run --json", a, b), "2>/dev/null");

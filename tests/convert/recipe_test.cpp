@@ -75,12 +75,13 @@ TEST(Recipe, BracesAreAlternativesAndRangesOfWholeNumbers) {
                                                           {"{a,ab}{c,bc}", "abbc"},
                                                           {"*{x,y}*", "..y.."}})
         EXPECT_TRUE(matches(pattern, text)) << pattern << " " << text;
-    for (const auto& [pattern, text] : std::vector<std::pair<const char*, const char*>>{{"blk.{0-2,40-42}.x", "blk.3.x"},
-                                                                                       {"blk.{0-2,40-42}.x", "blk.39.x"},
-                                                                                       {"blk.{0-2}.x", "blk.12.x"},
-                                                                                       {"blk.{1-2}7.x", "blk.17.x"},
-                                                                                       {"blk.{0-2}.x", "blk..x"},
-                                                                                       {"{gate,up}", "down"}})
+    for (const auto& [pattern, text] :
+         std::vector<std::pair<const char*, const char*>>{{"blk.{0-2,40-42}.x", "blk.3.x"},
+                                                          {"blk.{0-2,40-42}.x", "blk.39.x"},
+                                                          {"blk.{0-2}.x", "blk.12.x"},
+                                                          {"blk.{1-2}7.x", "blk.17.x"},
+                                                          {"blk.{0-2}.x", "blk..x"},
+                                                          {"{gate,up}", "down"}})
         EXPECT_FALSE(matches(pattern, text)) << pattern << " " << text;
 }
 
@@ -93,9 +94,10 @@ TEST(Recipe, NoPatternIsSlow) {
 }
 
 TEST(Recipe, FilesAreParsed) {
-    const auto r = parse_recipe("# Two words\r\n#more\n\n blk.{0-1}.*_exps.weight =\tq4_k # early layers\n*_exps.weight=q2_k\n"
-                                "output.weight = native\n* = exact",
-                                "mine");
+    const auto r = parse_recipe(
+        "# Two words\r\n#more\n\n blk.{0-1}.*_exps.weight =\tq4_k # early layers\n*_exps.weight=q2_k\n"
+        "output.weight = native\n* = exact",
+        "mine");
     ASSERT_TRUE(r.ok()) << r.error().message;
     EXPECT_EQ(r.value().name, "mine");
     EXPECT_EQ(r.value().summary, "Two words");
@@ -163,9 +165,10 @@ TEST(Recipe, TwoBitsGoToTheExpertsOfTheMainLayersOnly) {
         EXPECT_EQ(find_recipe(name).value().type_for("blk.3.ffn_down_exps.weight"), Type::q4_k);
     for (const char* name : {"q2", "q4"}) {
         const Recipe r = find_recipe(name).value(), q8 = find_recipe("q8").value();
-        for (const char* tensor : {"token_embd.weight", "output.weight", "blk.2.attn_q_b.weight", "blk.2.ffn_up_shexp.weight",
-                                   "blk.2.indexer.attn_q_b.weight", "blk.2.ffn_gate_inp.weight", "blk.2.hc_ffn_fn.weight",
-                                   "blk.2.attn_compressor_kv.weight", "blk.2.indexer_compressor_ape.weight"})
+        for (const char* tensor :
+             {"token_embd.weight", "output.weight", "blk.2.attn_q_b.weight", "blk.2.ffn_up_shexp.weight",
+              "blk.2.indexer.attn_q_b.weight", "blk.2.ffn_gate_inp.weight", "blk.2.hc_ffn_fn.weight",
+              "blk.2.attn_compressor_kv.weight", "blk.2.indexer_compressor_ape.weight"})
             EXPECT_EQ(r.type_for(tensor), q8.type_for(tensor)) << tensor;
     }
     const Recipe small = find_recipe("q2-small").value();
@@ -199,10 +202,10 @@ TEST(Override, ExpressionsAreSearchedForInTheName) {
 }
 
 TEST(Override, BrokenOrCostlyExpressionsAreRefused) {
-    for (const std::string& text : {std::string("no type"), std::string("=q8_0"), std::string("a=q99"), std::string("a="),
-                                    std::string("(=q8_0"), std::string("[=q8_0"), std::string("*=q8_0"),
-                                    std::string("(a)\\1=q8_0"), std::string("((a{1000}){1000}){1000}=q8_0"),
-                                    std::string(201, 'a') + "=q8_0"}) {
+    for (const std::string& text :
+         {std::string("no type"), std::string("=q8_0"), std::string("a=q99"), std::string("a="), std::string("(=q8_0"),
+          std::string("[=q8_0"), std::string("*=q8_0"), std::string("(a)\\1=q8_0"),
+          std::string("((a{1000}){1000}){1000}=q8_0"), std::string(201, 'a') + "=q8_0"}) {
         const auto o = Override::parse(text);
         ASSERT_FALSE(o.ok()) << text;
         EXPECT_EQ(o.error().code, Code::invalid_argument);

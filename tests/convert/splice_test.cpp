@@ -35,7 +35,8 @@ class SpliceFiles : public ::testing::Test {
     // A copy of file q4 with something changed on the way: metadata entries and tensors may be dropped or replaced.
     struct Change {
         std::function<bool(gguf::Writer&, const gguf::File::Entry&)> metadata = {};  // true: handled
-        std::function<bool(gguf::Writer&, const gguf::TensorInfo&)> tensor = {};     // true: left out or declared otherwise
+        std::function<bool(gguf::Writer&, const gguf::TensorInfo&)> tensor =
+            {};  // true: left out or declared otherwise
     };
     static gguf::File changed(const std::string& name, const Change& change) {
         const gguf::File file = open("q4");
@@ -82,7 +83,8 @@ TEST_F(SpliceFiles, ChosenTensorsAreTheDonorsAndAllOthersTheBases) {
             const bool from_donor = layer && (which == std::string("all") || t.name.find("_exps.") != t.name.npos);
             const gguf::TensorInfo* origin = (from_donor ? donor : base).find_tensor(t.name);
             EXPECT_EQ(t.type, origin->type) << t.name;
-            EXPECT_TRUE(std::equal(t.bytes.begin(), t.bytes.end(), origin->bytes.begin(), origin->bytes.end())) << t.name;
+            EXPECT_TRUE(std::equal(t.bytes.begin(), t.bytes.end(), origin->bytes.begin(), origin->bytes.end()))
+                << t.name;
             n_donor += from_donor;
         }
         EXPECT_EQ(n_donor, s.value().n_from_donor);
@@ -103,9 +105,8 @@ TEST_F(SpliceFiles, DifferentModelsAreRefusedByTheirFirstDifference) {
                                           return true;
                                       }}),
                    "deepseek4.rope.freq_base");
-    expect_refused(changed("c2", {.metadata = [](gguf::Writer&, const auto& e) {
-                               return e.key == "deepseek4.expert_weights_scale";
-                           }}),
+    expect_refused(changed("c2", {.metadata = [](gguf::Writer&,
+                                                 const auto& e) { return e.key == "deepseek4.expert_weights_scale"; }}),
                    "deepseek4.expert_weights_scale");
     expect_refused(changed("c3", {.metadata =
                                       [](gguf::Writer& w, const auto& e) {
@@ -131,7 +132,7 @@ TEST_F(SpliceFiles, DifferentModelsAreRefusedByTheirFirstDifference) {
                                       }}),
                    "(256,256,6) and (256,512,6)");
     // Names and provenance may differ.
-    const gguf::File base = open("q2"), renamed = changed("c7", {.metadata = [](gguf::Writer& w, const auto& e) {
+    const gguf::File base = open("q2"), renamed = changed("c7", {.metadata = [](gguf::Writer&w, const auto&e) {
                                                               if (e.key != "general.name") return false;
                                                               w.add_string(e.key, "another name");
                                                               return true;
@@ -154,7 +155,8 @@ TEST_F(SpliceFiles, SourcesAndExistingFilesAreKept) {
     EXPECT_FALSE(write_splice(s, (folder / "q2").string(), true, {}).ok());
     EXPECT_FALSE(write_splice(s, (folder / "q4").string(), true, {}).ok());
     EXPECT_FALSE(write_splice(s, (folder / "pro").string(), false, {}).ok());
-    const auto stopped = write_splice(s, (folder / "stopped").string(), false, [](const Progress& p) { return p.done < 1000000; });
+    const auto stopped =
+        write_splice(s, (folder / "stopped").string(), false, [](const Progress& p) { return p.done < 1000000; });
     EXPECT_EQ(stopped.error().code, Code::cancelled);
     EXPECT_FALSE(fs::exists(folder / "stopped"));
 }
