@@ -2,95 +2,19 @@
 // file is begun; Ctrl+C leaves nothing behind.
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <csignal>
-#include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/thread_pool.h"
 #include "commands.h"
 #include "convert/convert.h"
+#include "plan_view.h"
+#include "stop_signal.h"
 #include "terminal.h"
 
 namespace vesta::app {
 namespace {
 
-// Set by SIGINT and SIGTERM, read between two slices of a tensor.
-volatile std::sig_atomic_t g_stop = 0;
-
-class StopOnSignal {
- public:
-    StopOnSignal() {
-        struct sigaction action {};
-        action.sa_handler = [](int) { g_stop = 1; };
-        ::sigaction(SIGINT, &action, &old_int_);
-        ::sigaction(SIGTERM, &action, &old_term_);
-    }
-    ~StopOnSignal() {
-        ::sigaction(SIGINT, &old_int_, nullptr);
-        ::sigaction(SIGTERM, &old_term_, nullptr);
-    }
-    StopOnSignal(const StopOnSignal&) = delete;
-    StopOnSignal& operator=(const StopOnSignal&) = delete;
-
- private:
-    struct sigaction old_int_ {
-    }, old_term_{};
-};
-
-struct TypeTotal {
-    size_t n_tensor = 0;
-    uint64_t bytes = 0;
-};
-
-std::map<std::string, TypeTotal> totals_by_type(const convert::Plan& plan) {
-    std::map<std::string, TypeTotal> totals;
-    for (const convert::PlannedTensor& t : plan.tensors) {
-        TypeTotal& total = totals[quant::format(t.type).name];
-        ++total.n_tensor;
-        total.bytes += t.bytes;
-    }
-    return totals;
-}
-
-void print_tensors(const convert::Plan& plan) {
-    for (const convert::PlannedTensor& t : plan.tensors) {
-        std::string dims;
-        for (const uint64_t d : t.dims) dims += (dims.empty() ? "" : " x ") + std::to_string(d);
-        fmt::print("{:<40} {:>22}  {:>4} -> {:<6} {:>12} bytes\n", t.expected.gguf_name, dims,
-                   convert::encoding_name(t.sources[0].encoding), quant::format(t.type).name, t.bytes);
-    }
-}
-
-void print_json(const convert::Plan& plan, const std::string& out, bool written, uint64_t file_bytes, double seconds) {
-    nlohmann::ordered_json summary;
-    summary["from"] = plan.options.from;
-    summary["out"] = out;
-    summary["written"] = written;
-    summary["recipe"] = plan.options.recipe.name;
-    summary["tensors"] = plan.tensors.size();
-    summary["data_bytes"] = plan.data_bytes();
-    if (written) summary["file_bytes"] = file_bytes;
-    for (const auto& [type, total] : totals_by_type(plan))
-        summary["types"][type] = {{"tensors", total.n_tensor}, {"bytes", total.bytes}};
-    summary["notes"] = plan.notes;
-    if (written) summary["seconds"] = seconds;
-    fmt::print("{}\n", summary.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
-}
-
-void print_summary(const convert::Plan& plan) {
-    // A model with odd shapes can have a note per layer; the first few say what is going on.
-    constexpr size_t kMaxNotes = 8;
-    for (size_t i = 0; i < std::min(plan.notes.size(), kMaxNotes); ++i) fmt::print(stderr, "note: {}\n", plan.notes[i]);
-    if (plan.notes.size() > kMaxNotes)
-        fmt::print(stderr, "note: and {} more like these\n", plan.notes.size() - kMaxNotes);
-    for (const auto& [type, total] : totals_by_type(plan))
-        fmt::print(stderr, "{:>8}  {:>5} tensors  {:>10}\n", type, total.n_tensor, format_bytes(total.bytes));
-}
-
 std::string recipe_help() {
-    std::string text = "recipes:\n";
-    for (const convert::Recipe& r : convert::recipes()) text += strf("  {:<8} {}\n", r.name, r.summary);
-    return text +
+    return "recipes (or a file; `vesta quantize --show NAME` prints one):\n" + recipe_list() +
            "\nexamples:\n"
            "  vesta convert --from DeepSeek-V4-Flash --out flash.gguf\n"
            "  vesta convert --from pocket-v0 --out pocket.gguf --recipe pocket\n"
@@ -103,9 +27,24 @@ struct Arguments {
     int threads = 0;
 };
 
+void print_json(const convert::Plan& plan, const std::string& out, bool written, uint64_t file_bytes, double seconds) {
+    nlohmann::ordered_json summary;
+    summary["from"] = plan.options.from;
+    summary["out"] = out;
+    summary["written"] = written;
+    summary.update(plan_json(plan));
+    if (written) summary["file_bytes"] = file_bytes, summary["seconds"] = seconds;
+    fmt::print("{}\n", summary.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_summary(const convert::Plan& plan) {
+    print_notes(plan.notes);
+    print_type_totals(plan);
+}
+
 int convert_main(const Arguments& args) {
     const auto started = std::chrono::steady_clock::now();
-    auto recipe = convert::find_recipe(args.recipe);
+    auto recipe = convert::load_recipe(args.recipe);
     if (!recipe) return report("convert", recipe.error());
     // Say no before reading a checkpoint of hundreds of GB, not after.
     if (!args.dry_run && !args.force && file_exists(args.out))
@@ -133,7 +72,7 @@ int convert_main(const Arguments& args) {
     ProgressBar bar;
     const int n_thread = args.threads > 0 ? args.threads : ThreadPool::available_cores();
     const auto summary = convert::execute(p, args.out, args.force, n_thread, [&](const Progress& progress) {
-        return bar.update(progress) && g_stop == 0;
+        return bar.update(progress) && !StopOnSignal::requested();
     });
     bar.finish();
     if (!summary) return report("convert", summary.error());

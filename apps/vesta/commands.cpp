@@ -6,6 +6,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"run", "chat with a model, or answer one prompt", cmd_run},
     {"convert", "turn a checkpoint (safetensors) into a model file (GGUF)", cmd_convert},
+    {"quantize", "make a model file smaller: other formats for its weights", cmd_quantize},
+    {"splice", "take the tensors of some layers from a second model file", cmd_splice},
     {"inspect", "show what a model file holds and whether this build can run it", cmd_inspect},
     {"score", "measure quality: perplexity, divergence from a reference, likelihood of answers", cmd_score},
     {"tokenize", "text to token ids and back", cmd_tokenize},

@@ -25,6 +25,8 @@ std::span<const Command> commands();
 
 int cmd_run(int argc, char** argv);
 int cmd_convert(int argc, char** argv);
+int cmd_quantize(int argc, char** argv);
+int cmd_splice(int argc, char** argv);
 int cmd_inspect(int argc, char** argv);
 int cmd_score(int argc, char** argv);
 int cmd_tokenize(int argc, char** argv);

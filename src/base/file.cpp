@@ -1,13 +1,19 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <string_view>
 
 namespace vesta {
 namespace {
@@ -68,17 +74,51 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite, u
     file.path_ = path;
     file.overwrite_ = overwrite;
     file.temporary_ = strf("{}.tmp-{}-{}", path, ::getpid(), serial.fetch_add(1));
-    file.fd_ = UniqueFd(::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    file.fd_ = UniqueFd(::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (file.fd_.get() < 0) {
         Error error = os_error(file.temporary_, "create");
         file.temporary_.clear();
         return error;
     }
+    ::flock(file.fd_.get(), LOCK_EX | LOCK_NB);  // only a sign of life: file systems without locks do without
     return file;
 }
 
+Result<AtomicFile> AtomicFile::resume(const std::string& path, bool overwrite, unsigned mode) {
+    if (!overwrite && file_exists(path))
+        return Error{Code::already_exists, strf("{}: exists already; remove it or allow overwriting", path)};
+    const std::string name = part_path(path);
+    // The holder of the lock may rename or remove the file between our open and our lock: then we hold a file that has
+    // lost its name, and must look again.
+    for (int attempt = 0; attempt < 100; ++attempt) {
+        UniqueFd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode));
+        if (fd.get() < 0) return os_error(name, "create");
+        if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+            if (errno == EWOULDBLOCK)
+                return Error{Code::already_exists, strf("{}: another process is writing it", name)};
+            return os_error(name, "lock");
+        }
+        struct stat held {
+        }, named{};
+        if (::fstat(fd.get(), &held) != 0) return os_error(name, "stat");
+        if (!S_ISREG(held.st_mode)) return Error{Code::invalid_argument, strf("{}: not a regular file", name)};
+        if (::stat(name.c_str(), &named) != 0 || named.st_ino != held.st_ino || named.st_dev != held.st_dev) continue;
+        if (held.st_nlink > 1) {  // PATH itself, from a commit() that died between link and unlink: must not be touched
+            ::unlink(name.c_str());
+            continue;
+        }
+        AtomicFile file;
+        file.fd_ = std::move(fd);
+        file.path_ = path;
+        file.temporary_ = name;
+        file.overwrite_ = overwrite;
+        return file;
+    }
+    return Error{Code::io, strf("{}: changes all the time", name)};
+}
+
 AtomicFile::~AtomicFile() {
-    if (fd_.get() >= 0 && !temporary_.empty()) ::unlink(temporary_.c_str());
+    if (fd_.get() >= 0 && !temporary_.empty() && !keep_) ::unlink(temporary_.c_str());
 }
 
 // Member-wise moving would pass the old descriptor on but drop the old name, and leave that temporary file behind.
@@ -87,6 +127,7 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& o) noexcept {
     std::swap(path_, o.path_);
     std::swap(temporary_, o.temporary_);
     std::swap(overwrite_, o.overwrite_);
+    std::swap(keep_, o.keep_);
     std::swap(offset_, o.offset_);
     return *this;
 }
@@ -108,8 +149,31 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
     return {};
 }
 
-Status AtomicFile::commit() {
+Result<size_t> AtomicFile::read_at(uint64_t offset, std::span<std::byte> bytes) const {
+    size_t done = 0;
+    while (done < bytes.size()) {
+        const ssize_t n =
+            ::pread(fd_.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return os_error(temporary_, "read");
+        if (n == 0) break;
+        done += static_cast<size_t>(n);
+    }
+    return done;
+}
+
+Status AtomicFile::truncate(uint64_t size) {
+    if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return os_error(temporary_, "cut");
+    return {};
+}
+
+Status AtomicFile::flush() {
     if (::fsync(fd_.get()) != 0) return os_error(temporary_, "flush");
+    return {};
+}
+
+Status AtomicFile::commit() {
+    VESTA_TRY_STATUS(flush());
     if (overwrite_) {
         if (::rename(temporary_.c_str(), path_.c_str()) != 0) return os_error(path_, "rename into place");
     } else {
@@ -136,6 +200,42 @@ Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes) 
             return Error{Code::invalid_argument, strf("{}: larger than the limit of {} bytes", path, max_bytes)};
         text.append(buffer, static_cast<size_t>(n));
     }
+}
+
+int remove_stale_temporaries(const std::string& path) {
+    constexpr std::time_t kForgottenSeconds = 3600;
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+    const std::string prefix = path.substr(slash == std::string::npos ? 0 : slash + 1) + ".tmp-";
+    DIR* dir = ::opendir(folder.c_str());
+    if (dir == nullptr) return 0;
+    int n_removed = 0;
+    while (const dirent* entry = ::readdir(dir)) {
+        const std::string_view name = entry->d_name;
+        long pid = 0;
+        unsigned serial = 0;
+        int end = 0;
+        if (!name.starts_with(prefix)) continue;
+        const char* rest = entry->d_name + prefix.size();
+        if (std::sscanf(rest, "%9ld-%9u%n", &pid, &serial, &end) != 2 || rest[end] != 0 || pid <= 0) continue;
+        const std::string full = strf("{}/{}", folder, name);
+        const UniqueFd fd(::open(full.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+        struct stat st {};
+        if (fd.get() < 0 || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) continue;
+        const bool gone = ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+        if (!gone && std::time(nullptr) - st.st_mtime < kForgottenSeconds) continue;
+        if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+        n_removed += ::unlink(full.c_str()) == 0 ? 1 : 0;
+    }
+    ::closedir(dir);
+    return n_removed;
+}
+
+void release_pages(std::span<const std::byte> bytes) {
+    static const auto kPage = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto first = reinterpret_cast<uintptr_t>(bytes.data());
+    const uintptr_t begin = (first + kPage - 1) / kPage * kPage, end = (first + bytes.size()) / kPage * kPage;
+    if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 bool file_exists(const std::string& path) {

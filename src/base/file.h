@@ -49,11 +49,16 @@ class MappedFile {
 
 // Writes PATH.tmp-<pid>-<n> beside PATH; commit() flushes it to the disk and renames it over PATH. Without commit() the
 // destructor removes the temporary file, so a killed or failed conversion never leaves half a model under a real name.
+// The temporary file is locked (flock) while its writer lives: one that nobody locks is left over from a dead process.
 class AtomicFile {
  public:
     // `overwrite` false: refuses (already_exists) when PATH exists, at create() and again at commit().
     // `mode`: the file's permissions before the umask; 0600 for what only its owner should read.
     static Result<AtomicFile> create(const std::string& path, bool overwrite, unsigned mode = 0644);
+    // The same under the fixed name PATH.part, which stays when the process dies or keep(true) was called, and is
+    // opened again, as it was left, by the next resume(). Refuses (already_exists) while another process has it.
+    static Result<AtomicFile> resume(const std::string& path, bool overwrite, unsigned mode = 0644);
+    static std::string part_path(const std::string& path) { return path + ".part"; }
     ~AtomicFile();
     AtomicFile(AtomicFile&& o) noexcept = default;
     AtomicFile& operator=(AtomicFile&& o) noexcept;  // swaps: the file that was here is removed with `o`
@@ -61,6 +66,10 @@ class AtomicFile {
     Status write(std::span<const std::byte> bytes);             // appends
     Status write_at(uint64_t offset, std::span<const std::byte> bytes);  // anywhere; does not move the append position
     uint64_t offset() const { return offset_; }                 // append position = bytes appended so far
+    Result<size_t> read_at(uint64_t offset, std::span<std::byte> bytes) const;  // short only at the end of the file
+    Status truncate(uint64_t size);
+    Status flush();                      // to the disk
+    void keep(bool k) { keep_ = k; }     // whether the destructor leaves the temporary file where it is
     Status commit();
     const std::string& path() const { return path_; }
 
@@ -68,9 +77,17 @@ class AtomicFile {
     AtomicFile() = default;
     UniqueFd fd_;
     std::string path_, temporary_;
-    bool overwrite_ = false;
+    bool overwrite_ = false, keep_ = false;
     uint64_t offset_ = 0;
 };
+
+// Removes PATH.tmp-<pid>-<n> of processes that are gone: nobody locks the file, and the process does not exist or has
+// not touched the file for an hour. Returns how many. Never fails; what cannot be looked at stays.
+int remove_stale_temporaries(const std::string& path);
+
+// Tells the system that these bytes of a mapping are not needed soon: they stop counting as this process's memory and are
+// read from the file again when touched. Whole pages inside `bytes` only.
+void release_pages(std::span<const std::byte> bytes);
 
 // The whole file as bytes; refuses files over max_bytes.
 Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);

@@ -48,9 +48,9 @@ Fault decode_fp8(const Source& s, uint64_t row, uint64_t n_row, float* out) {
                 // 4 + 24 significant bits: exact in f64, so the comparison tells whether f32 lost something.
                 const double exact = double{quant::kE4m3Value[byte_at(*s.weight, r * s.n_col + col)]} * double{scale};
                 const auto value = static_cast<float>(exact);
+                *out++ = value;
                 if (!std::isfinite(value)) return Fault::not_finite;
                 if (double{value} != exact) fault = Fault::not_exact;
-                *out++ = value;
             }
         }
     }
@@ -124,6 +124,8 @@ const char* encoding_name(Encoding encoding) {
             return "FP4";
         case Encoding::ids:
             return "ids";
+        case Encoding::blocks:
+            return "blocks";
     }
     return "?";
 }
@@ -226,6 +228,13 @@ Fault decode_rows(const Source& s, uint64_t row, uint64_t n_row, float* out) {
     VESTA_CHECK(s.encoding != Encoding::ids && row + n_row <= s.n_row);
     if (s.encoding == Encoding::fp8) return decode_fp8(s, row, n_row, out);
     if (s.encoding == Encoding::fp4) return decode_fp4(s, row, n_row, out);
+    if (s.encoding == Encoding::blocks) {
+        const auto n = static_cast<int64_t>(n_row * s.n_col);
+        const quant::Format& format = quant::format(s.stored);
+        VESTA_CHECK(format.decode != nullptr);
+        format.decode(stored_bytes(s, row, n_row).data(), out, n);
+        return std::all_of(out, out + n, [](float v) { return std::isfinite(v); }) ? Fault::none : Fault::not_finite;
+    }
     const std::byte* p = s.weight->bytes.data();
     for (uint64_t i = row * s.n_col; i < (row + n_row) * s.n_col; ++i, ++out) {
         *out = s.encoding == Encoding::f32   ? load<float>(p + 4 * i)
@@ -236,8 +245,16 @@ Fault decode_rows(const Source& s, uint64_t row, uint64_t n_row, float* out) {
     return Fault::none;
 }
 
+// Whether the blocks read back as numbers: an encoder writes NaN scales where its format's range ends.
+static bool reads_back_finite(const quant::Format& format, const std::byte* blocks, int64_t n,
+                              std::vector<float>& back) {
+    back.resize(static_cast<size_t>(n));
+    format.decode(blocks, back.data(), n);
+    return std::all_of(back.begin(), back.end(), [](float v) { return std::isfinite(v); });
+}
+
 Fault encode_rows(const Source& s, uint64_t row, uint64_t n_row, Type target, bool exact, uint32_t id_limit,
-                  std::byte* out) {
+                  std::byte* out, const float* importance, quant::ErrorSum* error) {
     if (s.encoding == Encoding::ids) return encode_ids(s, row, n_row, id_limit, out);
     if (s.encoding == Encoding::fp4 && target == Type::mxfp4) return repack_fp4(s, row, n_row, out);
 
@@ -249,21 +266,46 @@ Fault encode_rows(const Source& s, uint64_t row, uint64_t n_row, Type target, bo
         std::memcpy(out, values.data(), values.size() * sizeof(float));
         return Fault::none;
     }
-    if (target == Type::f16) {
-        constexpr float kF16Max = 65504.0f;
-        for (const float v : values)
-            if (std::fabs(v) > kF16Max) return Fault::does_not_fit;
-    }
+    // Every format holds values up to F16's largest; beyond it depends on how a block's values lie.
+    constexpr float kF16Max = 65504.0f;
+    const bool large = std::any_of(values.begin(), values.end(), [](float v) { return std::fabs(v) > kF16Max; });
+    if (target == Type::f16 && large) return Fault::does_not_fit;
     const quant::Format& format = quant::format(target);
-    VESTA_CHECK(format.encode != nullptr && n % format.block_elems == 0);
-    format.encode(values.data(), out, n);
+    VESTA_CHECK(quant::can_quantize(target) && n % format.block_elems == 0);
+    std::vector<float> back;
     if (exact) {
-        std::vector<float> back(values.size());
+        VESTA_CHECK(format.encode != nullptr);
+        format.encode(values.data(), out, n);
+        if (large && !reads_back_finite(format, out, n, back)) return Fault::not_exact;
+        back.resize(values.size());
         format.decode(out, back.data(), n);
         // Bits, so that -0 and 0 differ too.
         if (std::memcmp(values.data(), back.data(), values.size() * sizeof(float)) != 0) return Fault::not_exact;
+        return Fault::none;
     }
+    auto rows = static_cast<int64_t>(n_row), cols = static_cast<int64_t>(s.n_col);
+    if (cols % format.block_elems != 0) rows = 1, cols = n, importance = nullptr;
+    quant::quantize_rows(target, values.data(), rows, cols, importance, out);
+    if (large && !reads_back_finite(format, out, n, back)) return Fault::does_not_fit;
+    if (error != nullptr) quant::add_error(target, values.data(), out, rows, cols, importance, *error);
     return Fault::none;
+}
+
+Place find_not_finite(const Source& s) {
+    std::vector<float> values(s.n_col);
+    for (uint64_t row = 0; row < s.n_row; ++row) {
+        std::fill(values.begin(), values.end(), 0.0f);
+        if (decode_rows(s, row, 1, values.data()) != Fault::not_finite) continue;
+        const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+        return {row, static_cast<uint64_t>(bad - values.begin())};
+    }
+    check_failed(__FILE__, __LINE__, "find_not_finite", "every value is finite");
+}
+
+std::span<const std::byte> stored_bytes(const Source& s, uint64_t row, uint64_t n_row) {
+    const std::span<const std::byte> all = s.encoding == Encoding::blocks ? s.blocks : s.weight->bytes;
+    const uint64_t row_bytes = all.size() / s.n_row;
+    return all.subspan(row * row_bytes, n_row * row_bytes);
 }
 
 }  // namespace vesta::convert

@@ -159,11 +159,52 @@ Status Writer::begin(const std::string& path, bool overwrite) {
     VESTA_CHECK(file_.empty());
     if (!problem_.empty()) return Error{Code::invalid_argument, strf("{}: cannot be written: {}", path, problem_)};
     VESTA_TRY(AtomicFile file, AtomicFile::create(path, overwrite));
-    const std::vector<std::byte> head = header();
-    VESTA_TRY_STATUS(file.write(head));
-    data_start_ = head.size();
     file_.push_back(std::move(file));
+    return write_header();
+}
+
+// Everything but the magic, in whose place zeros stand until finish().
+Status Writer::write_header() {
+    const std::vector<std::byte> head = header();
+    data_start_ = head.size();
+    constexpr std::byte kNotYet[sizeof kMagic] = {};
+    VESTA_TRY_STATUS(file_[0].write_at(0, kNotYet));
+    return file_[0].write_at(sizeof kMagic, std::span(head).subspan(sizeof kMagic));
+}
+
+Result<bool> Writer::begin_resumable(const std::string& path, bool overwrite, bool restart) {
+    VESTA_CHECK(file_.empty());
+    if (!problem_.empty()) return Error{Code::invalid_argument, strf("{}: cannot be written: {}", path, problem_)};
+    VESTA_TRY(AtomicFile file, AtomicFile::resume(path, overwrite));
+    file.keep(true);
+    const std::vector<std::byte> head = header();
+    std::vector<std::byte> found(head.size());
+    VESTA_TRY(const size_t n_found, file.read_at(0, found));
+    const bool same = n_found == head.size() && std::memcmp(head.data() + sizeof kMagic, found.data() + sizeof kMagic,
+                                                            head.size() - sizeof kMagic) == 0;
+    file_.push_back(std::move(file));
+    const bool fresh = restart || !same;
+    if (fresh) VESTA_TRY_STATUS(file_[0].truncate(0));
+    VESTA_TRY_STATUS(write_header());
+    return fresh;
+}
+
+Status Writer::read_back(size_t index, uint64_t offset, std::span<std::byte> bytes) const {
+    VESTA_CHECK(!file_.empty() && index < tensors_.size());
+    const Tensor& t = tensors_[index];
+    VESTA_CHECK(offset <= t.bytes && bytes.size() <= t.bytes - offset);
+    VESTA_TRY(const size_t n, file_[0].read_at(data_start_ + t.offset + offset, bytes));
+    if (n != bytes.size()) return Error{Code::not_found, strf("{}: ends inside tensor '{}'", file_[0].path(), t.name)};
     return {};
+}
+
+void Writer::mark_complete(size_t index) {
+    VESTA_CHECK(!file_.empty() && index < tensors_.size() && tensors_[index].written.empty());
+    tensors_[index].written.emplace(0, tensors_[index].bytes);
+}
+
+void Writer::keep_unfinished(bool keep) {
+    if (!file_.empty()) file_[0].keep(keep);
 }
 
 Status Writer::write_tensor(size_t index, uint64_t offset, std::span<const std::byte> bytes) {
@@ -208,6 +249,8 @@ Status Writer::finish() {
         const std::vector<std::byte> padding(static_cast<size_t>(data_bytes() - end));
         VESTA_TRY_STATUS(file_[0].write_at(data_start_ + end, padding));
     }
+    VESTA_TRY_STATUS(file_[0].flush());
+    VESTA_TRY_STATUS(file_[0].write_at(0, std::as_bytes(std::span(kMagic))));
     VESTA_TRY_STATUS(file_[0].commit());
     file_.clear();
     return {};

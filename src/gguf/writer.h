@@ -1,6 +1,8 @@
 // Writes a GGUF v3 file. Metadata and the tensor directory are declared first; then each tensor's bytes are streamed in
 // any order and in any pieces, so that a model larger than memory can be written. The file appears under its name only
-// at finish(). One thread at a time.
+// at finish(), and until then even the temporary file is no GGUF: its magic is zeros and is written last, after
+// everything else is on the disk. So no kill and no power cut leaves a file that loads and is not whole. One thread at
+// a time.
 //
 // What a reader would refuse is refused here too, so that no broken file is ever made: data that is not as it must be
 // (a number that is not finite, a name that is too long) comes back from begin(), a call out of order stops at
@@ -44,10 +46,20 @@ class Writer {
 
     // 3. the file.
     Status begin(const std::string& path, bool overwrite);  // writes header, metadata and directory
+    // The same in PATH.part (AtomicFile::resume). `fresh` is false when that file already begins with this very header:
+    // then its tensors may hold what an earlier process wrote, to be looked at with read_back() and accepted with
+    // mark_complete(). Otherwise, or with `restart`, it is emptied first.
+    Result<bool> begin_resumable(const std::string& path, bool overwrite, bool restart);
+    // Bytes of a tensor as they lie in the file; not_found when the file ends before.
+    Status read_back(size_t index, uint64_t offset, std::span<std::byte> bytes) const;
+    void mark_complete(size_t index);  // Requires: nothing of it was written yet
+    // Whether PATH.part stays for a later begin_resumable() when finish() is not reached; after begin_resumable() it
+    // does.
+    void keep_unfinished(bool keep);
     // Bytes [offset, offset + size) of tensor `index` (order of add_tensor). Each byte is written once: a range that
     // overlaps an earlier one or the end of the tensor is an error (invalid_argument).
     Status write_tensor(size_t index, uint64_t offset, std::span<const std::byte> bytes);
-    Status finish();  // refuses (internal error) unless every tensor is complete; then fsync + rename
+    Status finish();  // refuses (internal error) unless every tensor is complete; then fsync, magic, fsync, rename
 
     size_t n_tensor() const { return tensors_.size(); }
     uint64_t tensor_bytes(size_t index) const { return tensors_[index].bytes; }
@@ -69,6 +81,7 @@ class Writer {
     void add_array(std::string_view key, ValueType element, std::span<const T> values);
     void add_key(std::string_view key, ValueType type);
     void note_problem(std::string text);
+    Status write_header();
 
     std::vector<std::byte> metadata_;
     uint64_t n_metadata_ = 0;

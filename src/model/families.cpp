@@ -1,4 +1,6 @@
 // Which family reads which general.architecture: one row each.
+#include <algorithm>
+
 #include "base/utf8.h"
 #include "model/deepseek_v4/model.h"
 #include "model/model.h"
@@ -28,6 +30,11 @@ Result<std::unique_ptr<Model>> load_with(const gguf::File& file, const gguf::Fil
 
 Result<std::unique_ptr<Model>> load(const gguf::File& file, const gguf::File* drafter, const ops::Ops& ops) {
     return load_with(file, drafter, [&](quant::Type t) { return ops.supports(t); });
+}
+
+bool known_architecture(std::string_view architecture) {
+    return std::any_of(std::begin(kFamilies), std::end(kFamilies),
+                       [&](const Family& f) { return architecture == f.architecture; });
 }
 
 Status check(const gguf::File& file, const std::function<bool(quant::Type)>& supports) {

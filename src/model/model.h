@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "gguf/file.h"
@@ -71,6 +72,9 @@ class Model {
 // Binds the weights in `file` (and, if given, a separate drafter file) after checking all of them: metadata, names,
 // shapes, types that `ops` can read, and index tensors. Errors name the first object that does not fit.
 Result<std::unique_ptr<Model>> load(const gguf::File& file, const gguf::File* drafter, const ops::Ops& ops);
+
+// Whether a family of this build reads files of this general.architecture.
+bool known_architecture(std::string_view architecture);
 
 // The same checks without keeping anything. `supports` says which formats could be read.
 Status check(const gguf::File& file, const std::function<bool(quant::Type)>& supports);
