@@ -7,7 +7,7 @@
 //     --types q4_k,q2_k,..   default: every type we can quantize to in blocks
 //     --importance none|synthetic|both|energy
 //                            synthetic: one positive weight per column, log-normal (sigma 1) and seeded by the
-//                            tensor's name. energy: the column's own sum of squares (what iq2_xxs takes by default),
+//                            tensor's name. energy: the column's own sum of squares (for iq2_xxs without an imatrix),
 //                            to both. Default: both
 //     --tensors text         only names that contain it
 //     --rows n               at most the first n rows of a tensor (default 1024)
