@@ -160,6 +160,7 @@ Result<int> text_main(const Arguments& args, Engine& engine) {
         facts.base_file = args.base;
         facts.base_model = base->header().model_name;
         facts.base_k = base->header().k;
+        facts.base_fingerprint = base->header().model_fingerprint;
     }
     std::optional<score::BaseWriter> save;
     if (!args.save_base.empty()) {

@@ -75,6 +75,7 @@ OrderedJson text_json(const TextFacts& f, const score::TextResult& r) {
     OrderedJson& o = j["divergence"];
     o["base"] = f.base_file;
     o["base_model"] = f.base_model;
+    o["base_fingerprint"] = strf("{:016x}", f.base_fingerprint);
     o["k"] = f.base_k;
     o["kl"] = estimate_json(d.kl);
     o["kl"]["median"] = d.kl_median;

@@ -22,6 +22,7 @@ struct TextFacts {
     std::string base_model;  // of --base, else empty
     std::string base_file;
     uint32_t base_k = 0;
+    uint64_t base_fingerprint = 0;
 };
 
 OrderedJson model_json(const EngineInfo& info);

@@ -48,8 +48,8 @@ struct BaseRecord {
 uint64_t hash_bytes(std::span<const std::byte> bytes);
 inline uint64_t hash_text(std::string_view text) { return hash_bytes(std::as_bytes(std::span(text))); }
 uint64_t hash_tokens(std::span<const int32_t> ids);
-// Of a model file: its size and 64 pieces of 16 KiB spread evenly over it. Reading all of a 150 GB file for a name tag
-// would take longer than scoring; two files that differ in any requantized tensor differ in some piece.
+// Of a model file: its size and 64 pieces of 16 KiB spread evenly over it. A name tag, not a proof: reading all of a
+// 150 GB file would take longer than scoring, and two recipes that differ at all have other sizes or other offsets.
 Result<uint64_t> model_fingerprint(const std::string& path);
 
 class BaseFile {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <new>
 
 #include "base/utf8.h"
@@ -35,7 +36,9 @@ struct Prepared {
 
 class CaseScorer {
  public:
-    CaseScorer(Engine& engine, const CaseOptions& options) : engine_(engine), options_(options) {}
+    // `go_on` is asked between passes; a case it stops ends with Code::cancelled.
+    CaseScorer(Engine& engine, const CaseOptions& options, std::function<bool()> go_on)
+        : engine_(engine), options_(options), go_on_(std::move(go_on)) {}
 
     Result<Prepared> prepare(const Case& c) const;
     Status open(int64_t n_ctx);
@@ -49,8 +52,13 @@ class CaseScorer {
         return std::span(ids).first(static_cast<size_t>(n));
     }
 
+    Status prefill(std::span<const int32_t> ids) {
+        return session_->prefill(ids, [this](const Progress&) { return go_on_(); });
+    }
+
     Engine& engine_;
     const CaseOptions& options_;
+    std::function<bool()> go_on_;
     std::unique_ptr<Session> session_;
     int64_t chunk_ = 0;
     std::vector<float> logits_;
@@ -109,7 +117,7 @@ Status CaseScorer::open(int64_t n_ctx) {
 Status CaseScorer::likelihood(const Prepared& p, CaseResult& r) {
     const auto n_prompt = static_cast<int64_t>(p.prompt.size()), n = static_cast<int64_t>(p.continuation.size());
     const auto n_vocab = static_cast<size_t>(engine_.info().n_vocab);
-    VESTA_TRY_STATUS(session_->prefill(first(p.prompt, n_prompt - 1)));
+    VESTA_TRY_STATUS(prefill(first(p.prompt, n_prompt - 1)));
     Ids inputs = {p.prompt.back()};
     inputs.insert(inputs.end(), p.continuation.begin(), p.continuation.end() - 1);
     n_same_ = 0;
@@ -162,12 +170,13 @@ Status CaseScorer::answer(const Case& c, const Prepared& p, CaseResult& r) {
         Ids inputs = p.prompt;
         inputs.insert(inputs.end(), p.continuation.begin(), p.continuation.begin() + n_same_);
         if (!p.continuation.empty()) inputs.push_back(next_);
-        VESTA_TRY_STATUS(session_->prefill(inputs));
+        VESTA_TRY_STATUS(prefill(inputs));
         n_computed_ += static_cast<int64_t>(inputs.size());
         for (int64_t n = n_same_ + (p.continuation.empty() ? 0 : 1);; ++n) {
             const int32_t id = argmax(session_->logits());
             verdict = take(id, n);
             if (verdict != Verdict::undecided) break;
+            if (!go_on_()) return Error{Code::cancelled, "stopped within an answer"};
             VESTA_TRY_STATUS(session_->decode(id));
             ++n_computed_;
         }
@@ -214,7 +223,13 @@ Verdict judge(const Case& c, std::string_view answer, bool ended) {
 Result<CasesResult> score_cases(Engine& engine, std::span<const Case> cases, const CaseOptions& options,
                                 const ProgressFn& progress, const std::function<Status(const CaseResult&)>& on_result) {
     const auto started = std::chrono::steady_clock::now();
-    CaseScorer scorer(engine, options);
+    size_t current = 0;
+    const auto report = [&] {
+        return !progress ||
+               progress({"score", current < cases.size() ? std::string_view(cases[current].id) : std::string_view(),
+                         current, cases.size(), "cases"});
+    };
+    CaseScorer scorer(engine, options, report);
     std::vector<Prepared> prepared;
     int64_t n_ctx = 1;
     for (const Case& c : cases) {
@@ -223,18 +238,20 @@ Result<CasesResult> score_cases(Engine& engine, std::span<const Case> cases, con
     }
     VESTA_TRY_STATUS(scorer.open(n_ctx));
     CasesResult out;
-    for (size_t i = 0; i < cases.size(); ++i) {
-        if (progress && !progress({"score", cases[i].id, i, cases.size(), "cases"})) {
+    for (; current < cases.size(); ++current) {
+        const Case& c = cases[current];
+        Result<CaseResult> result = Error{Code::cancelled, {}};
+        if (report()) result = scorer.score(c, prepared[current]);
+        if (!result.ok() && result.error().code == Code::cancelled) {
             out.partial = true;
             break;
         }
-        auto result = scorer.score(cases[i], prepared[i]);
         if (!result.ok())
-            return Error{result.error().code, strf("case {}: {}", printable(cases[i].id), result.error().message)};
+            return Error{result.error().code, strf("case {}: {}", printable(c.id), result.error().message)};
         if (on_result) VESTA_TRY_STATUS(on_result(result.value()));
         out.results.push_back(std::move(result).value());
     }
-    if (progress && !out.partial) progress({"score", {}, cases.size(), cases.size(), "cases"});
+    if (!out.partial) report();
     out.n_computed = scorer.n_computed();
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     return out;

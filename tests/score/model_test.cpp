@@ -141,7 +141,8 @@ TEST(ScoreText, RecordedLikelihoodOfTheFirstValidationSequence) {
     double mean = 0;
     for (size_t i = 0; i + 1 < kTokens; ++i) mean += static_cast<double>(want[i]) / (kTokens - 1);
     std::printf("mean NLL %.6f, recorded %.6f\n", r.nll.mean, mean);
-    // Rounding to fp8 rows flips here and there and moves single tokens by 0.1; the golden tests allow 1e-3 over 16 · 2047.
+    // Rounding to fp8 rows flips here and there and moves single tokens by 0.1; the golden tests allow 1e-3 over 16 ·
+    // 2047.
     EXPECT_NEAR(r.nll.mean, mean, 3e-3);
 }
 
@@ -180,6 +181,25 @@ TEST(ScoreCases, LikelihoodIsThatOfTheTextBehindThePrompt) {
     r = score_cases(*engine, {&mine, 1}, {.greedy = true});
     ASSERT_TRUE(r.ok()) << r.error().message;
     EXPECT_TRUE(*r.value().results[0].correct) << own << " | " << r.value().results[0].output;
+}
+
+TEST(ScoreCases, StoppingKeepsTheCasesThatAreDone) {
+    const auto engine = open(ToyModel().write(), 1);
+    std::vector<Case> cases(3);
+    for (size_t i = 0; i < cases.size(); ++i) {
+        cases[i].id = std::to_string(i), cases[i].prompt = "hello", cases[i].continuation = " world and more";
+        cases[i].max_tokens = 20;
+    }
+    const auto all = score_cases(*engine, cases, {.greedy = true});
+    ASSERT_TRUE(all.ok()) << all.error().message;
+    EXPECT_FALSE(all.value().partial);
+    int n_ask = 0;  // stops inside the third case
+    const auto part =
+        score_cases(*engine, cases, {.greedy = true}, [&](const Progress& p) { return p.done < 2 || ++n_ask < 2; });
+    ASSERT_TRUE(part.ok()) << part.error().message;
+    EXPECT_TRUE(part.value().partial);
+    ASSERT_EQ(part.value().results.size(), 2u);
+    EXPECT_EQ(part.value().results[1].nll, all.value().results[1].nll);
 }
 
 }  // namespace
