@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <set>
 
 namespace vesta {
@@ -163,6 +164,78 @@ TEST(AtomicFile, NamesAFolderThatIsMissing) {
     const auto r = AtomicFile::create(folder / "no/such", false);
     ASSERT_FALSE(r.ok());
     EXPECT_EQ(r.error().code, Code::not_found);
+}
+
+AtomicFile resume(const std::string& path, bool overwrite = false) {
+    auto file = AtomicFile::resume(path, overwrite);
+    EXPECT_TRUE(file.ok()) << (file.ok() ? "" : file.error().message);
+    return std::move(file).value();
+}
+
+TEST(AtomicFile, AKeptUnfinishedFileIsOpenedAgainAsItWas) {
+    const Folder folder;
+    {
+        AtomicFile file = resume(folder / "a");
+        ASSERT_TRUE(file.write(bytes("hello")).ok());
+        file.keep(true);
+    }
+    EXPECT_EQ(folder.names(), Names{"a.part"});
+    {
+        AtomicFile file = resume(folder / "a");
+        std::byte buffer[10];
+        EXPECT_EQ(file.read_at(1, buffer).value(), 4u);
+        EXPECT_EQ(std::memcmp(buffer, "ello", 4), 0);
+        ASSERT_TRUE(file.truncate(4).ok());
+        ASSERT_TRUE(file.commit().ok());
+    }
+    EXPECT_EQ(folder.names(), Names{"a"});
+    EXPECT_EQ(read_text_file(folder / "a").value(), "hell");
+    { AtomicFile file = resume(folder / "a", true); }
+    EXPECT_EQ(folder.names(), Names{"a"});  // not kept: gone
+}
+
+TEST(AtomicFile, OnlyOneAtATimeMayResume) {
+    const Folder folder;
+    AtomicFile first = resume(folder / "a");
+    const auto second = AtomicFile::resume(folder / "a", false);
+    ASSERT_FALSE(second.ok());
+    EXPECT_NE(second.error().message.find("another process"), std::string::npos);
+}
+
+// commit() without overwriting links the new name before it removes the old one; dying in between leaves both names on
+// one file, and the finished one must not be written through the other.
+TEST(AtomicFile, AFinishedFileIsNotReopenedThroughItsOldName) {
+    const Folder folder;
+    put(folder / "a", "whole");
+    ASSERT_EQ(::link((folder / "a").c_str(), (folder / "a.part").c_str()), 0);
+    {
+        AtomicFile file = resume(folder / "a", true);
+        ASSERT_TRUE(file.write_at(0, bytes("broken")).ok());
+    }
+    EXPECT_EQ(read_text_file(folder / "a").value(), "whole");
+    EXPECT_EQ(folder.names(), Names{"a"});
+}
+
+TEST(AtomicFile, ResumeRefusesLinksAndFolders) {
+    const Folder folder;
+    put(folder / "x", "x");
+    ASSERT_EQ(::symlink((folder / "x").c_str(), (folder / "a.part").c_str()), 0);
+    EXPECT_FALSE(AtomicFile::resume(folder / "a", false).ok());
+    ASSERT_EQ(::mkdir((folder / "b.part").c_str(), 0755), 0);
+    EXPECT_FALSE(AtomicFile::resume(folder / "b", false).ok());
+    EXPECT_EQ(read_text_file(folder / "x").value(), "x");
+}
+
+TEST(ReleasePages, TheBytesAreStillThere) {
+    const Folder folder;
+    const std::string text(100'000, 'q');
+    put(folder / "a", text);
+    const MappedFile file = MappedFile::open(folder / "a").value();
+    for (const size_t from : {size_t{0}, size_t{5}, size_t{4096}, size_t{99'999}}) {
+        release_pages(file.bytes().subspan(from));
+        EXPECT_EQ(std::memcmp(file.bytes().data(), text.data(), text.size()), 0);
+    }
+    release_pages({});
 }
 
 TEST(MappedFile, ShowsTheBytesAndSurvivesMoves) {

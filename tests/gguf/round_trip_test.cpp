@@ -156,6 +156,66 @@ TEST(GgufRoundTrip, AnUnfinishedFileDoesNotAppear) {
     EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+// Every state of a file on its way: all bytes but the magic may be there, and still it is no GGUF.
+TEST(GgufWriter, TheMagicIsWrittenLast) {
+    const std::string path = temporary("magic.gguf"), part = path + ".part";
+    std::filesystem::remove(path);
+    std::filesystem::remove(part);
+    const std::vector<float> values = {1, 2, 3, 4};
+    const auto declare = [](Writer& w) {
+        w.add_u32("number", 7);
+        const uint64_t dims[] = {4};
+        w.add_tensor("a", quant::Type::f32, dims);
+        w.add_tensor("b", quant::Type::f32, dims);
+    };
+    {
+        Writer w;
+        declare(w);
+        ASSERT_TRUE(w.begin_resumable(path, false, false).value());  // fresh
+        EXPECT_FALSE(File::open(part).ok());
+        for (const size_t i : {size_t{0}, size_t{1}}) ASSERT_TRUE(w.write_tensor(i, 0, bytes_of(values)).ok());
+        const auto open = File::open(part);
+        ASSERT_FALSE(open.ok());
+        EXPECT_EQ(open.error().code, Code::bad_file);
+    }
+    EXPECT_FALSE(File::open(part).ok());
+    EXPECT_FALSE(std::filesystem::exists(path));
+
+    Writer w;
+    declare(w);
+    ASSERT_FALSE(w.begin_resumable(path, false, false).value());  // continued
+    std::vector<float> back(4);
+    ASSERT_TRUE(w.read_back(0, 0, std::as_writable_bytes(std::span(back))).ok());
+    EXPECT_EQ(back, values);
+    EXPECT_FALSE(w.finish().ok());  // nothing is taken over unasked
+    w.mark_complete(0);
+    EXPECT_FALSE(w.write_tensor(0, 0, bytes_of(values)).ok());  // complete already
+    ASSERT_TRUE(w.write_tensor(1, 0, bytes_of(values)).ok());
+    ASSERT_TRUE(w.finish().ok());
+    ASSERT_TRUE(File::open(path).ok());
+    EXPECT_FALSE(std::filesystem::exists(part));
+}
+
+TEST(GgufWriter, AnUnfinishedFileWithAnotherHeaderIsEmptied) {
+    const std::string path = temporary("header.gguf"), part = path + ".part";
+    std::filesystem::remove(path);
+    std::filesystem::remove(part);
+    const uint64_t dims[] = {4};
+    for (const uint32_t number : {1u, 2u, 2u}) {
+        Writer w;
+        w.add_u32("number", number);
+        w.add_tensor("a", quant::Type::f32, dims);
+        static int round = 0;
+        EXPECT_EQ(w.begin_resumable(path, false, false).value(), round < 2) << round;
+        ++round;
+    }
+    Writer w;
+    w.add_u32("number", 2);
+    w.add_tensor("a", quant::Type::f32, dims);
+    EXPECT_TRUE(w.begin_resumable(path, false, true).value());  // asked to
+    w.keep_unfinished(false);
+}
+
 TEST(GgufWriter, RefusesWhatAReaderWouldRefuse) {
     const auto error = [](auto add) {
         Writer w;
