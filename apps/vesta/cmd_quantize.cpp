@@ -1,9 +1,11 @@
 // `vesta quantize`: a checkpoint or a model file in, a smaller model file out. The work can take hours for a large
 // model, so it goes on where it was when it is stopped or killed and started again.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "commands.h"
 #include "convert/convert.h"
@@ -17,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Arguments {
-    std::string in, out, recipe = "q4", imatrix, compare, with, show;
+    std::string in, out, recipe = "q4", imatrix, compare, with, show, drafter;
     std::vector<std::string> sets;
     bool strict = false, dry_run = false, list = false, json = false, verbose = false, force = false, restart = false;
     bool ignore_unknown = false;
@@ -174,14 +176,31 @@ int write(const convert::Plan& p, const Arguments& args) {
     return kExitOk;
 }
 
+// "flash-q2.gguf" -> "flash-q2.mtp.gguf"
+std::string drafter_path(const std::string& out) {
+    const std::string stem = out.ends_with(".gguf") ? out.substr(0, out.size() - 5) : out;
+    return stem + ".mtp.gguf";
+}
+
+// Whether OUT is what this plan makes: a run that was killed between the two files left it.
+bool is_written(const convert::Plan& p, const std::string& out) {
+    const auto file = MappedFile::open(out);
+    if (!file.ok()) return false;
+    const std::vector<std::byte> header = convert::new_writer(p).header();
+    const std::span<const std::byte> bytes = file.value().bytes();
+    return bytes.size() == p.file_bytes() && std::equal(header.begin(), header.end(), bytes.begin());
+}
+
 int quantize_main(const Arguments& args) {
     auto recipe = convert::load_recipe(args.recipe);
     if (!recipe.ok()) return fail(recipe.error());
     // Say no before reading hundreds of GB, not after.
     const bool writes = !args.dry_run && args.compare.empty();
-    if (writes && !args.force && file_exists(args.out))
-        return fail({Code::already_exists, strf("{}: exists already; --force replaces it", args.out)});
+    const bool in_the_way = writes && !args.force && file_exists(args.out);
+    const Error exists{Code::already_exists, strf("{}: exists already; --force replaces it", args.out)};
+    if (in_the_way && file_exists(drafter_path(args.out))) return fail(exists);
     convert::Options options{.from = args.in, .recipe = std::move(recipe).value()};
+    const bool recipe_drafter_is_beside = options.recipe.drafter_beside;
     options.version = VESTA_VERSION;
     options.quantize = true;
     options.strict = args.strict;
@@ -196,11 +215,36 @@ int quantize_main(const Arguments& args) {
         if (!importance.ok()) return fail(importance.error());
         options.importance = std::move(importance).value();
     }
+    const std::string place = !args.drafter.empty() ? args.drafter : recipe_drafter_is_beside ? "beside" : "inside";
+    if (place != "inside") options.drafter = convert::Drafter::left_out;
     const bool shapes_only = args.dry_run && args.in.ends_with(".json");
     const auto plan = shapes_only ? convert::plan_shapes(args.in, options) : convert::plan(options);
     if (!plan.ok()) return fail(plan.error());
-    if (args.dry_run) return dry_run(plan.value(), args);
-    return args.compare.empty() ? write(plan.value(), args) : compare(plan.value(), args);
+    const bool beside = place == "beside" && plan.value().has_drafter;
+    options.drafter = convert::Drafter::alone;
+    if (args.dry_run) {
+        if (beside && !args.json)
+            fmt::print(stderr,
+                       "note: the drafter (mtp.*) goes to a file of its own, *.mtp.gguf (--drafter inside keeps it)\n");
+        return dry_run(plan.value(), args);
+    }
+    // A tensor of the drafter is compared with the file that holds it.
+    const bool asks_drafter = args.compare.starts_with("mtp.") && beside;
+    if (!args.compare.empty() && !asks_drafter) return compare(plan.value(), args);
+    if (args.compare.empty() && beside && !args.force && file_exists(drafter_path(args.out)))
+        return fail({Code::already_exists, strf("{}: exists already; --force replaces it", drafter_path(args.out))});
+    const bool done = in_the_way && beside && is_written(plan.value(), args.out);
+    if (in_the_way && !done) return fail(exists);
+    if (args.compare.empty() && !done)
+        if (const int code = write(plan.value(), args); code != kExitOk) return code;
+    if (!beside) return kExitOk;
+    const auto drafter = convert::plan(options);
+    if (!drafter.ok()) return fail(drafter.error());
+    Arguments side = args;
+    side.out = drafter_path(args.out);
+    if (asks_drafter) return compare(drafter.value(), side);
+    side.json = false;  // one object on stdout: the main file's
+    return write(drafter.value(), side);
 }
 
 }  // namespace
@@ -217,6 +261,9 @@ int cmd_quantize(int argc, char** argv) {
                    "'regex=type': another format for the matrices whose name the expression is found "
                    "in; repeatable, the last match wins")
         ->allow_extra_args(false);
+    app.add_option("--drafter", args.drafter,
+                   "the MTP block: inside OUT, beside it in *.mtp.gguf, or none; default: as the recipe says")
+        ->check(CLI::IsMember({"inside", "beside", "none"}));
     app.add_option("--imatrix", args.imatrix, "importance matrix (.dat), see `vesta imatrix`");
     app.add_flag("--strict", args.strict, "refuse when the importance matrix lacks a tensor or an expert");
     app.add_flag("--dry-run", args.dry_run, "print every tensor's format and the sizes, write nothing");

@@ -37,6 +37,9 @@ struct Importance {
 };
 Result<std::shared_ptr<const Importance>> read_importance(const std::string& path);
 
+// What becomes of the MTP block, the tensors mtp.*.
+enum class Drafter { inside, left_out, alone };
+
 struct Options {
     std::string from;  // the checkpoint's folder, or a model file
     Recipe recipe;
@@ -47,6 +50,7 @@ struct Options {
     bool quantize = false;         // write vesta.quantize.* and general.file_type too
     std::vector<Override> overrides{};
     std::shared_ptr<const Importance> importance{};
+    Drafter drafter = Drafter::inside;
     bool strict = false;  // a tensor the importance matrix does not cover well is an error, not a note
 };
 
@@ -68,6 +72,7 @@ struct Plan {
     ModelConfig config{};  // of a checkpoint
     std::optional<safetensors::Checkpoint> checkpoint;
     std::optional<gguf::File> file;  // or a model file
+    bool has_drafter = false;        // the source has an MTP block
     bool has_vocabulary = false;
     Vocabulary vocabulary;
     std::vector<PlannedTensor> tensors;

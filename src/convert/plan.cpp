@@ -155,7 +155,16 @@ void note_coarse_sources(Plan& p) {
              n, names));
 }
 
+void place_drafter(Plan& p) {
+    const auto of_drafter = [](const PlannedTensor& t) { return t.expected.gguf_name.starts_with("mtp."); };
+    p.has_drafter = std::any_of(p.tensors.begin(), p.tensors.end(), of_drafter);
+    if (p.options.drafter == Drafter::inside) return;
+    const bool drop = p.options.drafter == Drafter::left_out;
+    std::erase_if(p.tensors, [&](const PlannedTensor& t) { return of_drafter(t) == drop; });
+}
+
 Status finish_plan(Plan& p) {
+    place_drafter(p);
     VESTA_TRY_STATUS(check_overrides(p));
     VESTA_TRY_STATUS(check_importance(p));
     note_coarse_sources(p);

@@ -190,6 +190,13 @@ Result<Recipe> parse_recipe(std::string_view text, const std::string& name) {
         const size_t equals = line.find('=');
         if (equals == std::string_view::npos) return fail("expected 'pattern = type'");
         const std::string_view pattern = trimmed(line.substr(0, equals));
+        if (pattern == "drafter") {  // no tensor has this name
+            const std::string_view place = trimmed(line.substr(equals + 1));
+            if (place != "inside" && place != "beside")
+                return fail("expected 'drafter = inside' or 'drafter = beside'");
+            recipe.drafter_beside = place == "beside";
+            continue;
+        }
         if (const std::string problem = pattern_problem(pattern); !problem.empty()) return fail(problem);
         const auto type = parse_type(trimmed(line.substr(equals + 1)));
         if (!type.ok()) return fail(type.error().message);

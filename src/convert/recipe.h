@@ -31,6 +31,9 @@ struct Recipe {
     std::string name, summary;
     std::vector<Rule> rules;  // one-dimensional tensors are always F32 and hash tables I32; rules are for matrices
     std::string text{};       // as it was read
+    // `drafter = beside`: the MTP block goes to a file of its own, as published files have it, because other readers
+    // refuse a model file with tensors they do not know.
+    bool drafter_beside = false;
 
     // The rule for a matrix. Requires that the last rule matches everything.
     std::optional<quant::Type> type_for(std::string_view gguf_name) const;

@@ -54,6 +54,9 @@ Target choose_target(const TensorFacts& t, const Recipe& recipe, const std::vect
     const auto divides = [&](Type candidate) {
         return t.n_col % static_cast<uint64_t>(quant::format(candidate).block_elems) == 0;
     };
+    // Compressor biases are added, not multiplied: a few KB that backends read as floats.
+    if (t.name.ends_with("_ape.weight") && quant::format(type).block_elems > 1)
+        return {Type::f16, false, strf("{}: is never stored in blocks; stored as f16", printable(t.name))};
     if (divides(type)) return {type, exact};
     const int block = quant::format(type).block_elems;
     const Type plain = t.as_stored == Type::bf16 ? Type::bf16 : Type::f16;
