@@ -86,11 +86,11 @@ const char* bench_kind_name(BenchKind kind) {
 }
 
 std::string bench_table(const BenchReport& b, const Baseline* baseline) {
-    std::string out = strf("{}  {}  {} parameters\n{}  {} threads, backend {}, cache {}, chunk {}, median of {}\n",
+    std::string out = strf("{}  {}  {} parameters\n{}  {} thread{}, backend {}, cache {}, chunk {}, median of {}\n",
                            b.model, format_bytes(static_cast<uint64_t>(b.file_bytes)),
                            b.n_parameter >= 1000000000 ? strf("{:.2f} G", static_cast<double>(b.n_parameter) * 1e-9)
                                                        : strf("{:.1f} M", static_cast<double>(b.n_parameter) * 1e-6),
-                           b.cpu, b.n_thread, b.backend, b.cache, b.chunk, b.repeat);
+                           b.cpu, b.n_thread, b.n_thread == 1 ? "" : "s", b.backend, b.cache, b.chunk, b.repeat);
     if (b.peak > 0) out += strf("peak read bandwidth {:.1f} GB/s\n", b.peak * 1e-9);
     out += strf("load {:.0f} ms, first token after {:.0f} ms, peak RSS {}\n\n", b.load_seconds * 1e3,
                 b.first_token_seconds * 1e3, format_bytes(static_cast<uint64_t>(b.peak_rss_bytes)));

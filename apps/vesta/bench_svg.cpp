@@ -153,7 +153,8 @@ std::string bench_svg(const BenchReport& b, const Baseline* baseline) {
     out += strf(
         "<text x=\"{:.0f}\" y=\"26\" text-anchor=\"end\" fill=\"{}\" font-size=\"11\">{} threads, {}, cache "
         "{}</text>\n",
-        kWidth - kRight, kFaint, b.n_thread, xml(b.backend), xml(b.cache));
+        kWidth - kRight, kFaint, b.n_thread, b.n_thread == 1 ? "" : "s", xml(b.backend), xml(b.cache),
+        baseline != nullptr ? "; grey: compared with" : "");
     return out + body + "</svg>\n";
 }
 
