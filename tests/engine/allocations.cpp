@@ -7,15 +7,21 @@
 
 namespace {
 thread_local int64_t g_allocated = 0;
-}
 
-void* operator new(size_t n) {
+void* take(size_t n) {
     g_allocated += static_cast<int64_t>(n);
     if (void* p = std::malloc(n)) return p;
     throw std::bad_alloc();
 }
+}  // namespace
+
+// The array forms too: a sanitizer brings its own, which do not call these.
+void* operator new(size_t n) { return take(n); }
+void* operator new[](size_t n) { return take(n); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
 
 namespace vesta::test {
 int64_t allocated_bytes() { return g_allocated; }
