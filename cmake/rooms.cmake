@@ -21,3 +21,4 @@ vesta_room(engine            LEVEL 6 USES base gguf tokenizer chat kv ops backen
 vesta_room(imatrix           LEVEL 5 USES base gguf quant tokenizer ops kv model)
 vesta_room(convert           LEVEL 6 USES base gguf safetensors quant tokenizer imatrix model)
 vesta_room(score             LEVEL 7 USES base tokenizer sample engine)
+vesta_room(synth             LEVEL 7 USES base gguf quant convert)

@@ -5,6 +5,7 @@
 
 #include "chat/dsv4_parse.h"
 #include "interrupt.h"
+#include "memory_view.h"
 #include "stop_filter.h"
 #include "terminal.h"
 
@@ -158,6 +159,7 @@ std::string stats_line(const TurnStats& s) {
 
 Status Conversant::open_session(const SessionOptions& options) {
     session_.reset();  // first give the old one's memory back
+    VESTA_TRY_STATUS(check_memory(engine_, options, memory_limit()));
     VESTA_TRY(session_, engine_.new_session(options));
     return {};
 }

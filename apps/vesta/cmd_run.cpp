@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "gguf/file.h"
 #include "interrupt.h"
+#include "memory_view.h"
 #include "model_path.h"
 #include "run_options.h"
 #include "terminal.h"
@@ -120,6 +121,12 @@ Result<int> run(RunOptions o) {
     if (trained > 0 && o.n_ctx > trained && !o.quiet)
         fmt::print(stderr, "vesta run: {} was trained for {} tokens; a context of {} may degrade\n", info.name, trained,
                    o.n_ctx);
+    if (o.memory) {
+        const MemoryLimit limit = memory_limit();
+        fmt::print("{}", memory_table(engine->memory(o.session), o.session, limit));
+        VESTA_TRY_STATUS(check_memory(*engine, o.session, limit));
+        return std::fflush(stdout) == 0 ? kExitOk : kExitFailure;
+    }
     VESTA_TRY(sample::Sampler sampler, sample::Sampler::create(o.sampler, static_cast<int32_t>(info.n_vocab)));
     Conversant conversant(*engine, sampler);
     VESTA_TRY_STATUS(conversant.open_session(o.session));

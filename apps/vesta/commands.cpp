@@ -8,6 +8,8 @@ constexpr Command kCommands[] = {
     {"convert", "turn a checkpoint (safetensors) into a model file (GGUF)", cmd_convert},
     {"quantize", "make a model file smaller: other formats for its weights", cmd_quantize},
     {"splice", "take the tensors of some layers from a second model file", cmd_splice},
+    {"bench", "measure prefill and decode speed at growing contexts", cmd_bench},
+    {"synth", "write a model file of any shape with random weights, for measuring", cmd_synth},
     {"inspect", "show what a model file holds and whether this build can run it", cmd_inspect},
     {"score", "measure quality: perplexity, divergence from a reference, likelihood of answers", cmd_score},
     {"tokenize", "text to token ids and back", cmd_tokenize},

@@ -27,6 +27,8 @@ int cmd_run(int argc, char** argv);
 int cmd_convert(int argc, char** argv);
 int cmd_quantize(int argc, char** argv);
 int cmd_splice(int argc, char** argv);
+int cmd_bench(int argc, char** argv);
+int cmd_synth(int argc, char** argv);
 int cmd_inspect(int argc, char** argv);
 int cmd_score(int argc, char** argv);
 int cmd_tokenize(int argc, char** argv);

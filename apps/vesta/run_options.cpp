@@ -70,6 +70,7 @@ Result<std::string> read_stdin() {
 // Where the prompt comes from: exactly one source, or none for a chat. With -p, stdin is not touched: in scripts and CI
 // it is often closed, empty or someone else's pipe.
 Status find_prompt(const CLI::App& app, const Flags& flags, RunOptions& o) {
+    if (o.memory) return {};  // nothing will be asked, and stdin may be anyone's
     const bool has_prompt = app.count("--prompt") > 0, has_file = app.count("--prompt-file") > 0;
     const auto usage = [](std::string message) { return Error{Code::invalid_argument, std::move(message)}; };
     if (has_prompt && has_file) return usage("-p and --prompt-file are both given; there can be only one prompt");
@@ -160,6 +161,11 @@ void declare(CLI::App& app, RunOptions& o, Flags& f) {
         ->check(CLI::Range(int64_t{1}, int64_t{65536}))
         ->capture_default_str()
         ->group(machine);
+    app.add_flag("--warm", o.engine.warm, "read the whole model file before the first token, on all threads")
+        ->group(machine);
+    app.add_flag("--mlock", o.engine.lock, "and keep it in memory")->group(machine);
+    app.add_flag("--huge-pages", o.engine.huge_pages, "ask for huge pages under the weights")->group(machine);
+    app.add_flag("--memory", o.memory, "print what a session would take, and stop before inference")->group(machine);
 
     const auto output = "output";
     app.add_flag("--fold", o.fold, "show thinking as one line with its length")->group(output);

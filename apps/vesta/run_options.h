@@ -31,6 +31,7 @@ struct RunOptions {
     bool fold = false, show_special = false, quiet = false, no_stats = false;
     bool no_history = false;
     bool dump_tokens = false;
+    bool memory = false;  // print what a session would take, and stop
     std::string dump_logprobs;
 };
 

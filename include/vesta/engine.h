@@ -2,10 +2,12 @@
 // tensors here. One engine serves one model; several engines can live in one process.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/progress.h"
@@ -27,7 +29,11 @@ class Session;
 struct EngineOptions {
     std::string backend = "auto";    // "auto", "cpu", "reference"
     int n_thread = 0;                // 0: every core this process may use
-    std::string drafter_path;        // separate file with the MTP block; empty: only what the model file holds
+    std::string drafter_path{};      // separate file with the MTP block; empty: only what the model file holds
+    // How weights come into memory; speed only. A mapped page is read from disk when it is first needed.
+    bool warm = false;        // all of them before open() returns, on all threads, with progress
+    bool lock = false;        // warm, and they stay in RAM; open() fails where the limit does not allow it
+    bool huge_pages = false;  // ask the kernel for huge pages under the weights (few file systems have them)
 };
 
 struct EngineInfo {
@@ -54,15 +60,56 @@ struct CachePlan {
     double bytes_per_token = 0;
 };
 
+// What opening a session will take, known before it is opened.
+struct MemoryPlan {
+    int64_t weight_bytes = 0;  // files mapped; the kernel may drop and read again what is not locked
+    int64_t weight_locked_bytes = 0;
+    int64_t weight_resident_bytes = 0;  // of the mapping, in RAM at this moment
+    int64_t decoded_bytes = 0;          // norms, biases and tables copied out of the file
+    CachePlan cache;
+    int64_t scratch_bytes = 0;  // intermediate results of a pass, and logits
+    int64_t session_bytes() const { return cache.total_bytes + scratch_bytes; }
+    int64_t total_bytes() const { return weight_bytes + decoded_bytes + session_bytes(); }
+};
+
+// Bytes one decoded token reads with n_token tokens before it: what decides its speed where memory is the limit.
+struct TokenTraffic {
+    int64_t routed = 0, shared = 0, attention = 0, head = 0, rest = 0;  // weights; routed: the experts used of all
+    int64_t window = 0, compressed = 0, index = 0, frontier = 0;        // kv cache
+    int64_t weight_bytes() const { return routed + shared + attention + head + rest; }
+    int64_t cache_bytes() const { return window + compressed + index + frontier; }
+    int64_t total() const { return weight_bytes() + cache_bytes(); }
+};
+
+// A session's state at one moment, for going back to it: tokens, logits and what the cache holds of them, copied.
+// Copies of a Snapshot share the bytes, which live as long as any of them, also beyond session and engine.
+class Snapshot {
+ public:
+    struct State;
+    explicit Snapshot(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+    int64_t n_token() const;
+    int64_t n_byte() const;  // memory it holds
+    const State& state() const { return *state_; }
+
+ private:
+    std::shared_ptr<const State> state_;  // never null
+};
+
 class Engine {
  public:
     static Result<std::unique_ptr<Engine>> open(const std::string& path, const EngineOptions& options,
                                                 const ProgressFn& progress = {});
+    // The same for a model file that lies in memory already, for example a synthetic one. The bytes must outlive the
+    // engine; `name` stands for the path in messages.
+    static Result<std::unique_ptr<Engine>> open_bytes(std::span<const std::byte> bytes, const std::string& name,
+                                                      const EngineOptions& options, const ProgressFn& progress = {});
     virtual ~Engine() = default;
 
     virtual const EngineInfo& info() const = 0;
     virtual const tokenizer::Tokenizer& tokenizer() const = 0;  // valid while the engine lives
     virtual CachePlan plan(const SessionOptions& options) const = 0;
+    virtual MemoryPlan memory(const SessionOptions& options) const = 0;
+    virtual TokenTraffic traffic(CacheFormat format, int64_t n_token) const = 0;
     // Sessions must be destroyed before their engine. They may be used from different threads; passes take turns.
     virtual Result<std::unique_ptr<Session>> new_session(const SessionOptions& options) = 0;
 
@@ -93,6 +140,13 @@ class Session {
     virtual int64_t n_token() const = 0;
     virtual int64_t n_ctx() const = 0;
     virtual void clear() = 0;
+
+    // The state now, and back to it: what is computed after restore() is bit for bit what was computed after
+    // snapshot(). A snapshot also fits other sessions of the same engine with the same cache format and room for its
+    // tokens. Errors: no_memory; restore: invalid_argument for a snapshot of another engine or format or too many
+    // tokens. A refused restore() leaves the session as it was.
+    virtual Result<Snapshot> snapshot() = 0;
+    virtual Status restore(const Snapshot& snapshot) = 0;
 };
 
 }  // namespace vesta

@@ -3,18 +3,39 @@
 #include "vesta/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <mutex>
 #include <new>
 
 #include "backend/registry.h"
+#include "base/memory.h"
+#include "base/thread_pool.h"
 #include "gguf/file.h"
 #include "kv/cache.h"
+#include "model/cache_traffic.h"
 #include "model/model.h"
+#include "model/traffic.h"
 #include "ops/ops.h"
 #include "tokenizer/tokenizer.h"
 
 namespace vesta {
+
+// Rows are copied by position (kv::Cache::copy_used), so a snapshot does not know the session's capacity.
+struct Snapshot::State {
+    uint64_t engine = 0;  // EngineImpl::id_: the model and the backend that computed it
+    quant::RowFormat format{};
+    std::vector<int32_t> tokens;
+    std::vector<float> logits;  // empty: none were available
+    std::vector<std::byte> cache;
+};
+
+int64_t Snapshot::n_token() const { return static_cast<int64_t>(state_->tokens.size()); }
+int64_t Snapshot::n_byte() const {
+    return static_cast<int64_t>(state_->cache.size() + state_->tokens.size() * sizeof(int32_t) +
+                                state_->logits.size() * sizeof(float));
+}
+
 namespace {
 
 using tokenizer::Tokenizer;
@@ -26,6 +47,20 @@ quant::RowFormat row_format(CacheFormat f) {
         case CacheFormat::f32: return quant::RowFormat::f32;
     }
     return quant::RowFormat::fp8;
+}
+
+const char* row_format_name(quant::RowFormat f) {
+    switch (f) {
+        case quant::RowFormat::fp8:
+            return "fp8";
+        case quant::RowFormat::fp8_exact:
+            return "fp8 with an exact rotary part";
+        case quant::RowFormat::f16:
+            return "f16";
+        case quant::RowFormat::f32:
+            return "f32";
+    }
+    return "unknown";
 }
 
 kv::Options cache_options(const SessionOptions& o, const ops::Ops& ops) {
@@ -43,17 +78,26 @@ class EngineImpl : public Engine {
         const kv::Plan p = kv::plan(model_->cache_shape(), cache_options(options, *ops_));
         return {p.window_bytes, p.compressed_bytes, p.index_bytes, p.frontier_bytes, p.total(), p.bytes_per_token};
     }
+    MemoryPlan memory(const SessionOptions& options) const override;
+    TokenTraffic traffic(CacheFormat format, int64_t n_token) const override;
     Result<std::unique_ptr<Session>> new_session(const SessionOptions& options) override;
     const model::Model& model() const override { return *model_; }
     ops::Ops& ops() override { return *ops_; }
 
     // Declared in the order of lifetimes: the mapping outlives the weights, the weights outlive the sessions.
+    static uint64_t next_id() {
+        static std::atomic<uint64_t> last{0};
+        return ++last;
+    }
+
     gguf::File file_;
     std::vector<gguf::File> drafter_;  // none or one
     Tokenizer tokenizer_;
     std::unique_ptr<ops::Ops> ops_;
     std::unique_ptr<model::Model> model_;
     EngineInfo info_;
+    int64_t locked_bytes_ = 0;
+    const uint64_t id_ = next_id();  // differs between all engines of a process
     std::mutex pass_mutex_;  // guards ops_: one pass at a time
 };
 
@@ -86,6 +130,8 @@ class SessionImpl : public Session {
         has_logits_ = false;
         stale_ = false;
     }
+    Result<Snapshot> snapshot() override;
+    Status restore(const Snapshot& snapshot) override;
 
  private:
     Status check(std::span<const int32_t> tokens) const;
@@ -176,6 +222,86 @@ Status SessionImpl::run_chunk(std::span<const int32_t> tokens, std::span<float> 
     return {};
 }
 
+Result<Snapshot> SessionImpl::snapshot() {
+    if (stale_) VESTA_TRY_STATUS(rebuild());
+    try {
+        auto state = std::make_shared<Snapshot::State>();
+        state->engine = engine_.id_;
+        state->format = cache_->options().format;
+        state->tokens = tokens_;
+        if (has_logits_) state->logits = logits_;
+        state->cache.resize(static_cast<size_t>(cache_->used_bytes()));
+        cache_->copy_used(state->cache.data());
+        return Snapshot(std::move(state));
+    } catch (const std::bad_alloc&) {
+        return Error{Code::no_memory, strf("a snapshot of {} tokens takes {} bytes, which the system refused",
+                                           n_token(), cache_->used_bytes())};
+    }
+}
+
+Status SessionImpl::restore(const Snapshot& snapshot) {
+    const Snapshot::State& s = snapshot.state();
+    if (s.engine != engine_.id_)
+        return Error{Code::invalid_argument,
+                     strf("the snapshot of {} tokens was taken from another engine; its rows mean "
+                          "nothing to this one ({})",
+                          snapshot.n_token(), engine_.info_.path)};
+    if (s.format != cache_->options().format)
+        return Error{Code::invalid_argument,
+                     strf("the snapshot keeps its rows as {} and this session as {}; expected the "
+                          "same cache format",
+                          row_format_name(s.format), row_format_name(cache_->options().format))};
+    if (snapshot.n_token() > n_ctx())
+        return Error{Code::invalid_argument,
+                     strf("the snapshot has {} tokens, but this session holds {}", snapshot.n_token(), n_ctx())};
+    try {
+        tokens_.reserve(s.tokens.size());  // the only step that can fail
+    } catch (const std::bad_alloc&) {
+        return Error{Code::no_memory, strf("no memory for {} tokens", snapshot.n_token())};
+    }
+    tokens_ = s.tokens;
+    has_logits_ = !s.logits.empty();
+    if (has_logits_) std::copy(s.logits.begin(), s.logits.end(), logits_.begin());
+    cache_->restore_used(s.cache.data(), snapshot.n_token());
+    stale_ = false;
+    return {};
+}
+
+MemoryPlan EngineImpl::memory(const SessionOptions& options) const {
+    const int64_t chunk = std::clamp<int64_t>(std::min(options.chunk, options.n_ctx), 1, kv::kMaxContext);
+    MemoryPlan m;
+    m.weight_bytes = static_cast<int64_t>(file_.file_bytes());
+    m.weight_resident_bytes = resident_bytes(file_.bytes());
+    for (const gguf::File& d : drafter_) {
+        m.weight_bytes += static_cast<int64_t>(d.file_bytes());
+        m.weight_resident_bytes += resident_bytes(d.bytes());
+    }
+    m.weight_locked_bytes = locked_bytes_;
+    m.decoded_bytes = model_->info().decoded_bytes;
+    m.cache = plan(options);
+    m.scratch_bytes = model_->workspace_bytes(chunk, chunk, std::clamp<int64_t>(options.n_ctx, 1, kv::kMaxContext)) +
+                      info_.n_vocab * static_cast<int64_t>(sizeof(float));
+    return m;
+}
+
+TokenTraffic EngineImpl::traffic(CacheFormat format, int64_t n_token) const {
+    const model::Traffic w = model::decode_traffic(file_);
+    const model::Info& info = model_->info();
+    const kv::Shape& shape = model_->cache_shape();
+    const model::CacheTraffic c =
+        model::cache_traffic(shape, ops_->row_format(row_format(format)), info.index_top_k, n_token,
+                             static_cast<int64_t>(shape.layer.size()) - info.n_layer);
+    return {.routed = static_cast<int64_t>(w.routed),
+            .shared = static_cast<int64_t>(w.shared),
+            .attention = static_cast<int64_t>(w.attention),
+            .head = static_cast<int64_t>(w.head),
+            .rest = static_cast<int64_t>(w.rest),
+            .window = c.window,
+            .compressed = c.compressed,
+            .index = c.index,
+            .frontier = c.frontier};
+}
+
 Result<std::unique_ptr<Session>> EngineImpl::new_session(const SessionOptions& options) {
     if (options.chunk < 1)
         return Error{Code::invalid_argument, strf("chunk of {} tokens: expected at least 1", options.chunk)};
@@ -189,12 +315,22 @@ Result<std::unique_ptr<Session>> EngineImpl::new_session(const SessionOptions& o
     }
 }
 
-}  // namespace
+// Weights in memory as the options ask. `locked` counts what was locked.
+Status load_pages(const gguf::File& file, const EngineOptions& options, ops::Ops& ops, const ProgressFn& progress,
+                  int64_t& locked) {
+    if (options.huge_pages) advise_huge_pages(file.bytes());
+    if (options.warm || options.lock) {
+        ThreadPool pool(ops.n_thread());
+        VESTA_TRY_STATUS(warm_pages(file.bytes(), pool, progress));
+    }
+    if (!options.lock) return {};
+    VESTA_TRY_STATUS(lock_pages(file.bytes()));
+    locked += static_cast<int64_t>(file.bytes().size());
+    return {};
+}
 
-Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const EngineOptions& options,
-                                             const ProgressFn& progress) {
-    if (progress && !progress({"load", path, 0, 1, "steps"})) return Error{Code::cancelled, "loading was stopped"};
-    VESTA_TRY(auto file, gguf::File::open(path));
+Result<std::unique_ptr<Engine>> open_file(gguf::File file, const std::string& path, const EngineOptions& options,
+                                          const ProgressFn& progress) {
     std::vector<gguf::File> drafter;
     if (!options.drafter_path.empty()) {
         VESTA_TRY(auto side, gguf::File::open(options.drafter_path));
@@ -217,7 +353,26 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
         VESTA_TRY(const std::string_view dialect, engine->file_.string("vesta.chat.dialect"));
         engine->info_.dialect = dialect;
     }
+    // Last, so that a file that cannot be run is refused before gigabytes of it are read.
+    VESTA_TRY_STATUS(load_pages(engine->file_, options, *engine->ops_, progress, engine->locked_bytes_));
+    for (const gguf::File& d : engine->drafter_)
+        VESTA_TRY_STATUS(load_pages(d, options, *engine->ops_, progress, engine->locked_bytes_));
     return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const EngineOptions& options,
+                                             const ProgressFn& progress) {
+    if (progress && !progress({"load", path, 0, 1, "steps"})) return Error{Code::cancelled, "loading was stopped"};
+    VESTA_TRY(auto file, gguf::File::open(path));
+    return open_file(std::move(file), path, options, progress);
+}
+
+Result<std::unique_ptr<Engine>> Engine::open_bytes(std::span<const std::byte> bytes, const std::string& name,
+                                                   const EngineOptions& options, const ProgressFn& progress) {
+    VESTA_TRY(auto file, gguf::File::parse(bytes, name));
+    return open_file(std::move(file), name, options, progress);
 }
 
 }  // namespace vesta

@@ -105,6 +105,7 @@ class File {
 
     const std::string& name() const { return name_; }
     uint64_t file_bytes() const { return bytes_.size(); }
+    std::span<const std::byte> bytes() const { return bytes_; }  // the whole file
     uint32_t alignment() const { return alignment_; }
     uint64_t data_start() const { return data_start_; }  // tensor offsets count from here
 

@@ -86,6 +86,7 @@ Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& 
                      strf("chunk of {} tokens: expected 1 to {}", options.max_pass_rows, kMaxContext)};
     const Plan p = plan(shape, options);
     auto cache = std::unique_ptr<Cache>(new Cache);
+    cache->shape_ = shape;
     cache->options_ = options;
     cache->memory_bytes_ = static_cast<size_t>(p.total());
     void* memory = ::mmap(nullptr, cache->memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -95,6 +96,52 @@ Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& 
     cache->memory_ = static_cast<std::byte*>(memory);
     place_all(shape, options, cache->memory_, &cache->layers_);
     return cache;
+}
+
+// visit(memory, bytes) for every run of bytes in use, in one fixed order. Rings are walked by position, so that the
+// order does not depend on their capacity.
+template <class F>
+void Cache::for_each_used(int64_t n_token, F&& visit) const {
+    const auto last = [&](int64_t n) { return std::max<int64_t>(0, n_token - n); };  // first of the last n positions
+    for (size_t i = 0; i < layers_.size(); ++i) {
+        const ops::LayerCache& layer = layers_[i];
+        for (int64_t p = last(shape_.window); p < n_token; ++p) visit(layer.window.row(p), layer.window.row_bytes);
+        const Shape::Layer& is = shape_.layer[i];
+        if (is.ratio == 0) continue;
+        const int64_t n_row = n_token / is.ratio;
+        if (n_row > 0) visit(layer.compressed.data, n_row * layer.compressed.row_bytes);
+        if (n_row > 0 && is.indexed) visit(layer.index.data, n_row * layer.index.row_bytes);
+        for (const ops::Frontier* f : {&layer.attn_frontier, &layer.index_frontier}) {
+            const int64_t row_bytes = f->width * static_cast<int64_t>(sizeof(float));
+            if (f->capacity == 0) continue;  // no indexer in this layer
+            for (int64_t p = last(f->capacity); p < n_token; ++p) {
+                visit(reinterpret_cast<std::byte*>(f->c_row(p)), row_bytes);
+                visit(reinterpret_cast<std::byte*>(f->z_row(p)), row_bytes);
+            }
+        }
+    }
+}
+
+int64_t Cache::used_bytes() const {
+    int64_t n = 0;
+    for_each_used(n_token_, [&](const std::byte*, int64_t bytes) { n += bytes; });
+    return n;
+}
+
+void Cache::copy_used(std::byte* dst) const {
+    for_each_used(n_token_, [&](const std::byte* p, int64_t bytes) {
+        std::memcpy(dst, p, static_cast<size_t>(bytes));
+        dst += bytes;
+    });
+}
+
+void Cache::restore_used(const std::byte* src, int64_t n_token) {
+    VESTA_CHECK(n_token >= 0 && n_token <= options_.n_ctx);
+    for_each_used(n_token, [&](std::byte* p, int64_t bytes) {
+        std::memcpy(p, src, static_cast<size_t>(bytes));
+        src += bytes;
+    });
+    n_token_ = n_token;
 }
 
 Cache::~Cache() {

@@ -63,8 +63,19 @@ class Cache {
     void advance(int64_t n) { n_token_ += n; }
     void clear() { n_token_ = 0; }
 
+    // What the positions in the cache can still be asked for, and nothing else: visible window rows, complete
+    // compressed and index rows, the frontiers' last positions. The bytes depend on shape, format and n_token() only,
+    // so a copy fits into a cache with other room (n_ctx, pass size) as long as n_token() does.
+    int64_t used_bytes() const;
+    void copy_used(std::byte* dst) const;  // [used_bytes()]
+    // Requires: `src` is a copy of n_token positions from a cache of the same shape and format; n_token <= n_ctx.
+    void restore_used(const std::byte* src, int64_t n_token);
+
  private:
     Cache() = default;
+    template <class F>
+    void for_each_used(int64_t n_token, F&& visit) const;
+    Shape shape_;
     Options options_;
     std::vector<ops::LayerCache> layers_;
     std::byte* memory_ = nullptr;

@@ -25,6 +25,8 @@ struct Info {
     int64_t weight_bytes = 0;  // as stored
     int64_t n_stream = 1;      // residual streams: a hidden state is [n_stream, n_embd]
     bool has_drafter = false;  // an MTP block came with the weights
+    int64_t index_top_k = 0;   // compressed rows an indexed layer attends at most
+    int64_t decoded_bytes = 0;  // norms, biases and tables that were copied out of the file
 };
 
 // Named observation points. The tensor is valid during the call; rows as in the pass.
@@ -64,6 +66,8 @@ class Model {
     virtual const Info& info() const = 0;
     virtual const kv::Shape& cache_shape() const = 0;
     virtual std::unique_ptr<Workspace> new_workspace(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const = 0;
+    // Bytes new_workspace() would take, without taking them (lists of a few KB not counted).
+    virtual int64_t workspace_bytes(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const = 0;
     // Errors: numeric, when values stop being finite (names the layer). The sessions' counters are not advanced.
     virtual Status forward(ops::Ops& ops, Workspace& workspace, const Pass& pass) const = 0;
     virtual Status draft(ops::Ops& ops, Workspace& workspace, const DraftPass& pass) const = 0;

@@ -21,14 +21,27 @@ Result<std::unique_ptr<Model>> DeepseekV4::load(const gguf::File& file, const gg
         VESTA_TRY(const std::string_view v, file.string("general.name"));
         name = v;
     }
-    m->info_ = {.architecture = "deepseek4", .name = std::move(name), .n_vocab = h.n_vocab, .n_embd = h.n_embd,
-                .n_layer = h.n_layer, .n_ctx_train = h.n_ctx_train, .n_parameter = m->w_.n_parameter,
-                .weight_bytes = m->w_.bytes, .n_stream = h.n_stream, .has_drafter = !m->w_.drafter.empty()};
+    m->info_ = {.architecture = "deepseek4",
+                .name = std::move(name),
+                .n_vocab = h.n_vocab,
+                .n_embd = h.n_embd,
+                .n_layer = h.n_layer,
+                .n_ctx_train = h.n_ctx_train,
+                .n_parameter = m->w_.n_parameter,
+                .weight_bytes = m->w_.bytes,
+                .n_stream = h.n_stream,
+                .has_drafter = !m->w_.drafter.empty(),
+                .index_top_k = h.index_top_k,
+                .decoded_bytes = m->w_.decoded_bytes()};
     return std::unique_ptr<Model>(std::move(m));
 }
 
 std::unique_ptr<Workspace> DeepseekV4::new_workspace(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const {
     return std::make_unique<PassWorkspace>(h_, max_rows, max_outputs, n_ctx);
+}
+
+int64_t DeepseekV4::workspace_bytes(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const {
+    return PassWorkspace::bytes(h_, max_rows, max_outputs, n_ctx);
 }
 
 void DeepseekV4::bind_caches(PassWorkspace& ws, std::span<kv::Cache* const> caches) const {

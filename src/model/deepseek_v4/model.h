@@ -20,6 +20,7 @@ class DeepseekV4 : public Model {
     const kv::Shape& cache_shape() const override { return shape_; }
     const Hparams& hparams() const { return h_; }
     std::unique_ptr<Workspace> new_workspace(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const override;
+    int64_t workspace_bytes(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const override;
     Status forward(ops::Ops& ops, Workspace& workspace, const Pass& pass) const override;
     Status draft(ops::Ops& ops, Workspace& workspace, const DraftPass& pass) const override;
 

@@ -70,6 +70,12 @@ struct Weights {
     // Owns the decoded vectors and copied tables the pointers above lead to. A deque: growing it moves nothing.
     std::deque<std::vector<float>> vectors;
     std::deque<std::vector<int32_t>> tables;
+    int64_t decoded_bytes() const {
+        size_t n = 0;
+        for (const std::vector<float>& v : vectors) n += v.size() * sizeof(float);
+        for (const std::vector<int32_t>& t : tables) n += t.size() * sizeof(int32_t);
+        return static_cast<int64_t>(n);
+    }
 };
 
 using SupportsFn = std::function<bool(quant::Type)>;

@@ -45,6 +45,8 @@ class PassWorkspace : public Workspace {
     std::span<float> final_streams() override {
         return {full_.streams.data, static_cast<size_t>(n_row_ * full_.streams.n_col)};
     }
+    // Bytes such a workspace takes, exactly, without taking them (the lists handed to the ops, a few KB, not counted).
+    static int64_t bytes(const Hparams& h, int64_t max_rows, int64_t max_outputs, int64_t n_ctx);
     int64_t max_rows() const { return max_rows_; }
     int64_t max_outputs() const { return max_outputs_; }
 
