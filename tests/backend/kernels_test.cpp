@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/kv_row.h"
 
@@ -19,11 +20,7 @@ namespace {
 
 using quant::Type;
 
-std::vector<const Kernels*> tables() {
-    std::vector<const Kernels*> all = {&scalar_kernels()};
-    if (avx2_kernels() != nullptr) all.push_back(avx2_kernels());
-    return all;
-}
+std::vector<const Kernels*> tables() { return usable_kernels(); }
 
 std::vector<float> gaussian(int64_t n, unsigned seed, float sigma = 1.0f) {
     std::mt19937 rng(seed);
@@ -76,6 +73,7 @@ struct Matrix {
                 put(208);
                 break;
             case Type::q4_k:
+            case Type::q5_k:
             case Type::q4_1:
                 put(0), put(2);
                 break;
@@ -86,20 +84,35 @@ struct Matrix {
     }
 };
 
+// A float or an int of the arrays behind the codes of an a16 row.
+template <class T>
+T a16_at(const std::byte* row, int64_t array, int64_t i) {
+    return quant::load<T>(row + array + 4 * i);
+}
+
+// The rows of x as they are, and rounded by the table that is to read them.
 struct Inputs {
-    int64_t n_row, n_in;
-    std::vector<float> x, scale;
-    std::vector<int16_t> q;
+    int64_t n_row, n_in, stride;
+    std::vector<float> x;
+    std::vector<std::byte> a16;
+
     Inputs(const Kernels& k, int64_t rows, int64_t in, unsigned seed)
-        : n_row(rows),
-          n_in(in),
-          x(gaussian(rows * in, seed)),
-          scale(static_cast<size_t>(rows * in / kA16Block)),
-          q(x.size()) {
-        if (in % kA16Block == 0)
-            for (int64_t t = 0; t < rows; ++t)
-                k.quantize_a16(&x[static_cast<size_t>(t * in)], in, &q[static_cast<size_t>(t * in)],
-                               scale.data() + t * in / kA16Block);
+        : Inputs(k, rows, in, gaussian(rows * in, seed)) {}
+    Inputs(const Kernels& k, int64_t rows, int64_t in, std::vector<float> values)
+        : n_row(rows), n_in(in), stride(a16::row_bytes(in)), x(std::move(values)) {
+        if (in % a16::kBlock != 0) return;
+        a16.resize(static_cast<size_t>(rows * stride), std::byte{0x55});
+        for (int64_t t = 0; t < rows; ++t) round(k, t);
+    }
+    void round(const Kernels& k, int64_t t) {
+        k.a16.quantize(&x[static_cast<size_t>(t * n_in)], n_in, a16.data() + t * stride);
+    }
+    const std::byte* row(int64_t t) const { return a16.data() + t * stride; }
+    float scale(int64_t t, int64_t i) const { return a16_at<float>(row(t), a16::scale_at(n_in), i / 32); }
+    int code(const Kernels& k, int64_t t, int64_t i) const {
+        if (!k.a16.split) return quant::load<int16_t>(row(t) + 2 * i);
+        const std::byte* pair = row(t) + i / 64 * 128 + i % 64;
+        return 256 * quant::load<int8_t>(pair) + quant::load<int8_t>(pair + 64);
     }
 };
 
@@ -110,8 +123,7 @@ MatmulTask task_of(const Matrix& w, const Inputs& in) {
             .n_in = w.n_in,
             .x = in.x.data(),
             .x_stride = in.n_in,
-            .q = in.q.data(),
-            .q_scale = in.scale.data(),
+            .a16 = in.a16.data(),
             .n_row = in.n_row};
 }
 
@@ -132,6 +144,9 @@ struct Case {
 
 class Matmul : public testing::TestWithParam<Case> {};
 
+// Formats with a minimum add two large terms to a small weight: f32 sums round relative to those, not to the weight.
+bool has_minimum(Type type) { return type == Type::q2_k || type == Type::q4_k || type == Type::q5_k; }
+
 TEST_P(Matmul, EqualsTheF64ProductOfTheDecodedWeightsWithinItsRounding) {
     const auto [type, n_in] = GetParam();
     const Matrix w(type, 11, n_in, 5);
@@ -140,24 +155,42 @@ TEST_P(Matmul, EqualsTheF64ProductOfTheDecodedWeightsWithinItsRounding) {
         const std::vector<float> y = product(*k, w, in);
         for (int64_t t = 0; t < in.n_row; ++t) {
             for (int64_t o = 0; o < w.n_out; ++o) {
-                double sum = 0.0, size = 0.0, rounding = 0.0;
+                double sum = 0.0, size = 0.0;
                 for (int64_t i = 0; i < n_in; ++i) {
-                    const double a = w.values[static_cast<size_t>(o * n_in + i)],
-                                 b = in.x[static_cast<size_t>(t * n_in + i)];
+                    const double a = w.values[static_cast<size_t>(o * n_in + i)];
+                    // What the kernel multiplies: with a block format, the rounded activation.
+                    const double b = reads_a16(type) ? static_cast<double>(in.scale(t, i)) * in.code(*k, t, i)
+                                                     : static_cast<double>(in.x[static_cast<size_t>(t * n_in + i)]);
                     sum += a * b;
-                    size += std::fabs(a * b);
-                    if (!reads_a16(type)) continue;
-                    // Half a step of a16, and the two f32 roundings between x and q.
-                    const double step = in.scale[static_cast<size_t>((t * n_in + i) / kA16Block)];
-                    rounding += std::fabs(a) * (0.5 * step + 2 * 0x1p-24 * std::fabs(b));
+                    double of = std::fabs(a);
+                    if (has_minimum(type))
+                        for (int64_t j = i / 256 * 256; j < i / 256 * 256 + 256; ++j)
+                            of = std::max(
+                                of, 2 * std::fabs(static_cast<double>(w.values[static_cast<size_t>(o * n_in + j)])));
+                    size += of * std::fabs(b);
                 }
-                // f32 sums: each of the n/8 additions of a lane and the 3 of the fold rounds by at most 2^-24 of the
-                // sum of magnitudes; errors of random sign stay far below this bound.
-                const double bound = (static_cast<double>(n_in) / 8 + 5) * 0x1p-24 * size + rounding;
+                // f32 sums: each of the n/8 additions of a lane (or two roundings per block of 32) and the 3 of the
+                // fold rounds by at most 2^-24 of the sum of magnitudes; errors of random sign stay far below this
+                // bound.
+                const double bound = (static_cast<double>(n_in) / 8 + 8) * 0x1p-24 * size;
                 ASSERT_NEAR(static_cast<double>(y[static_cast<size_t>(t * w.n_out + o)]), sum, bound)
                     << k->name << " " << t << "," << o;
             }
         }
+    }
+}
+
+TEST_P(Matmul, BlockFormatsHaveOneResultInAllTables) {
+    const auto [type, n_in] = GetParam();
+    if (!reads_a16(type)) return;  // f32 sums differ in order from table to table
+    const Matrix w(type, 37, n_in, 9);  // more than two tiles of 16 rows, and a rest
+    const std::vector<float> x = gaussian(20 * n_in, 21);
+    std::vector<std::vector<float>> by_rows;
+    for (const Kernels* k : tables()) {
+        const Inputs in(*k, 20, n_in, x);
+        const std::vector<float> y = product(*k, w, in);
+        if (by_rows.empty()) by_rows.push_back(y);
+        EXPECT_EQ(y, by_rows[0]) << k->name;
     }
 }
 
@@ -181,8 +214,8 @@ TEST_P(Matmul, TypicalErrorIsThatOfF32) {
                 error += std::pow(static_cast<double>(y[static_cast<size_t>(t * w.n_out + o)]) - sum, 2);
             }
         }
-        // Relative to the root of the summed squares of the products. a16 steps are amax/32767 with amax about 2.1
-        // sigma for 32 Gaussians: a root mean square error of 2.1/32767/sqrt(12) = 1.9e-5 of the activation.
+        // Relative to the root of the summed squares of the products. a16 steps are amax/32512 with amax about 2.1
+        // sigma for 32 Gaussians: a root mean square error of 2.1/32512/sqrt(12) = 1.9e-5 of the activation.
         EXPECT_LE(std::sqrt(error / size), reads_a16(type) ? 4e-5 : 2e-6) << k->name;
     }
 }
@@ -230,9 +263,7 @@ TEST_P(Matmul, NonFiniteActivationsShowInTheirRowOnly) {
     for (const Kernels* k : tables()) {
         Inputs in(*k, 3, n_in, 20);
         in.x[static_cast<size_t>(n_in + 3)] = std::numeric_limits<float>::infinity();
-        if (reads_a16(type))
-            k->quantize_a16(&in.x[static_cast<size_t>(n_in)], n_in, &in.q[static_cast<size_t>(n_in)],
-                            in.scale.data() + n_in / kA16Block);
+        if (reads_a16(type)) in.round(*k, 1);
         const std::vector<float> y = product(*k, w, in);
         for (int64_t t = 0; t < 3; ++t)
             for (int64_t o = 0; o < 5; ++o)
@@ -245,9 +276,64 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{Type::f32, 256}, Case{Type::f32, 1021}, Case{Type::f32, 5}, Case{Type::f16, 512},
                     Case{Type::f16, 99}, Case{Type::bf16, 512}, Case{Type::bf16, 99}, Case{Type::q8_0, 32},
                     Case{Type::q8_0, 96}, Case{Type::q8_0, 4096}, Case{Type::mxfp4, 32}, Case{Type::mxfp4, 2048},
-                    Case{Type::q2_k, 512}, Case{Type::q3_k, 512}, Case{Type::q4_k, 768}, Case{Type::q6_k, 256},
-                    Case{Type::iq2_xxs, 512}, Case{Type::q4_0, 288}, Case{Type::q4_1, 96}),
+                    Case{Type::q8_0, 288}, Case{Type::mxfp4, 544}, Case{Type::q2_k, 256}, Case{Type::q2_k, 2048},
+                    Case{Type::q3_k, 256}, Case{Type::q3_k, 512}, Case{Type::q4_k, 256}, Case{Type::q4_k, 768},
+                    Case{Type::q5_k, 256}, Case{Type::q5_k, 1024}, Case{Type::q6_k, 256}, Case{Type::q6_k, 512},
+                    Case{Type::iq2_xxs, 256}, Case{Type::iq2_xxs, 4096}, Case{Type::q4_0, 288}, Case{Type::q4_1, 96}),
     [](const auto& i) { return std::string(quant::format(i.param.type).name) + "_" + std::to_string(i.param.n_in); });
+
+// Any bytes at all: every code, all scales at their ends, both signs of the f16 factors; against the scalar table,
+// whose blocks are exact integers, and which the f64 test above has compared with the decoders.
+TEST(BlockFormats, AnyBytesGiveTheBitsOfTheScalarTable) {
+    for (const Type type :
+         {Type::q8_0, Type::mxfp4, Type::q2_k, Type::q3_k, Type::q4_k, Type::q5_k, Type::q6_k, Type::iq2_xxs}) {
+        const quant::Format& f = quant::format(type);
+        const int64_t n_in = 512, n_out = 40;
+        std::mt19937 rng(static_cast<unsigned>(type));
+        for (const int fill : {-1, 0x00, 0xff, 0x7f, 0x80}) {
+            std::vector<std::byte> w(static_cast<size_t>(n_out * quant::row_bytes(f, n_in)));
+            for (std::byte& b : w) b = static_cast<std::byte>(fill < 0 ? static_cast<int>(rng() & 255u) : fill);
+            for (size_t at = 0; fill >= 0 && at < w.size(); at += static_cast<size_t>(f.block_bytes)) {
+                // Finite factors of random sign where this format keeps them.
+                const std::vector<int> places = type == Type::q2_k    ? std::vector{80, 82}
+                                                : type == Type::q3_k  ? std::vector{108}
+                                                : type == Type::q6_k  ? std::vector{208}
+                                                : type == Type::mxfp4 ? std::vector<int>{}
+                                                : type == Type::q4_k  ? std::vector{0, 2}
+                                                : type == Type::q5_k  ? std::vector{0, 2}
+                                                                      : std::vector{0};
+                for (const int place : places)
+                    quant::store(w.data() + at + place, static_cast<uint16_t>(0x1000u + (rng() & 0x8fffu)));
+                if (type == Type::mxfp4) w[at] = static_cast<std::byte>(rng() % 255);
+            }
+            for (const int64_t n_row : {1, 9}) {
+                std::vector<float> x = gaussian(n_row * n_in, 33);
+                for (size_t i = 0; i < 64; ++i) x[i] = i % 3 == 0 ? -4.0f : 4.0f;  // codes at both ends
+                for (size_t i = 64; i < 96; ++i) x[i] = -4.0f;
+                std::vector<float> expected;
+                for (const Kernels* k : tables()) {
+                    const Inputs in(*k, n_row, n_in, x);
+                    std::vector<float> y(static_cast<size_t>(n_row * n_out));
+                    a16_kernel(*k, type)({.w = w.data(),
+                                          .w_stride = quant::row_bytes(f, n_in),
+                                          .n_out = n_out,
+                                          .n_in = n_in,
+                                          .a16 = in.a16.data(),
+                                          .n_row = n_row,
+                                          .y = y.data(),
+                                          .y_stride = n_out});
+                    if (expected.empty()) expected = y;
+                    for (size_t i = 0; i < y.size(); ++i) {
+                        if (std::isnan(expected[i]))
+                            ASSERT_TRUE(std::isnan(y[i])) << k->name << " " << f.name << " " << i;
+                        else
+                            ASSERT_EQ(y[i], expected[i]) << k->name << " " << f.name << " fill " << fill << " at " << i;
+                    }
+                }
+            }
+        }
+    }
+}
 
 TEST(Mxfp4Kernel, ExtremeScalesAreExact) {
     for (const Kernels* k : tables()) {
@@ -256,19 +342,16 @@ TEST(Mxfp4Kernel, ExtremeScalesAreExact) {
             block[0] = static_cast<std::byte>(e);
             // 2^-e so that the product is an ordinary number: x = 2^(127-e) capped to f32's range
             const float x = std::ldexp(1.0f, std::min(120, 127 - e));
-            std::vector<float> xs(32, x), scale(1);
-            std::vector<int16_t> q(32);
-            k->quantize_a16(xs.data(), 32, q.data(), scale.data());
+            const Inputs in(*k, 1, 32, std::vector<float>(32, x));
             float y = 0.0f;
-            k->matmul_mxfp4({.w = block.data(),
-                             .w_stride = 17,
-                             .n_out = 1,
-                             .n_in = 32,
-                             .q = q.data(),
-                             .q_scale = scale.data(),
-                             .n_row = 1,
-                             .y = &y,
-                             .y_stride = 1});
+            k->a16.mxfp4({.w = block.data(),
+                          .w_stride = 17,
+                          .n_out = 1,
+                          .n_in = 32,
+                          .a16 = in.a16.data(),
+                          .n_row = 1,
+                          .y = &y,
+                          .y_stride = 1});
             const double expected = 32 * std::ldexp(static_cast<double>(x), e - 127);
             EXPECT_NEAR(y, expected, expected * 1e-6) << k->name << " e=" << e;
         }
@@ -277,25 +360,38 @@ TEST(Mxfp4Kernel, ExtremeScalesAreExact) {
 
 TEST(QuantizeA16, IsTheNearestStepOfEachBlock) {
     for (const Kernels* k : tables()) {
-        std::vector<float> x = gaussian(320, 3);
+        std::vector<float> x = gaussian(352, 3);
         for (size_t i = 32; i < 64; ++i) x[i] = 0.0f;
         for (size_t i = 64; i < 96; ++i) x[i] *= 1e-33f;
         for (size_t i = 96; i < 128; ++i) x[i] *= 1e37f;
-        std::vector<int16_t> q(320);
-        std::vector<float> scale(10);
-        k->quantize_a16(x.data(), 320, q.data(), scale.data());
-        for (size_t i = 0; i < 320; ++i) {
-            ASSERT_GE(q[i], -32767);
-            const double y = static_cast<double>(scale[i / 32]) * q[i];
-            const double bound = std::max(1e-30, 0.5 * static_cast<double>(scale[i / 32]) * (1 + 1e-2));
-            ASSERT_NEAR(y, static_cast<double>(x[i]), bound) << k->name << " " << i;
+        for (size_t i = 128; i < 160; ++i) x[i] = i % 2 == 0 ? 3.0f : -3.0f;
+        Inputs in(*k, 1, 352, x);
+        const std::byte* row = in.row(0);
+        for (int64_t b = 0; b < 11; ++b) {
+            int sum[2] = {};
+            for (int64_t i = 32 * b; i < 32 * b + 32; ++i) {
+                const int q = in.code(*k, 0, i);
+                sum[i % 32 / 16] += q;
+                ASSERT_LE(std::abs(q), a16::kTop);
+                const double y = static_cast<double>(in.scale(0, i)) * q;
+                const double bound = std::max(1e-30, 0.5 * static_cast<double>(in.scale(0, i)) * (1 + 1e-2));
+                ASSERT_NEAR(y, static_cast<double>(x[static_cast<size_t>(i)]), bound) << k->name << " " << i;
+            }
+            EXPECT_EQ(a16_at<float>(row, a16::sum_at(352), b), static_cast<float>(sum[0] + sum[1]))
+                << k->name << " " << b;
+            EXPECT_EQ(a16_at<float>(row, a16::low_at(352), b), static_cast<float>(sum[0]));
+            EXPECT_EQ(a16_at<float>(row, a16::high_at(352), b), static_cast<float>(sum[1]));
+            if (!k->a16.split) continue;
+            EXPECT_EQ(a16_at<int32_t>(row, a16::offset_at(352), b), -128 * (sum[0] + sum[1]));
+            for (int h = 0; h < 2; ++h)
+                EXPECT_EQ(a16_at<int32_t>(row, a16::offset16_at(352), 2 * b + h), -128 * sum[h]);
         }
-        x[5] = std::nanf("");
-        x[40] = -std::numeric_limits<float>::infinity();
-        k->quantize_a16(x.data(), 320, q.data(), scale.data());
-        EXPECT_TRUE(std::isnan(scale[0]));
-        EXPECT_TRUE(std::isnan(scale[1]));
-        EXPECT_FALSE(std::isnan(scale[2]));
+        in.x[5] = std::nanf("");
+        in.x[40] = -std::numeric_limits<float>::infinity();
+        in.round(*k, 0);
+        EXPECT_TRUE(std::isnan(in.scale(0, 0)));
+        EXPECT_TRUE(std::isnan(in.scale(0, 32)));
+        EXPECT_FALSE(std::isnan(in.scale(0, 64)));
     }
 }
 

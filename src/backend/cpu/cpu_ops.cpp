@@ -21,11 +21,10 @@ void CpuOps::rms_norm(const ops::RmsNormArgs& a) {
 }
 
 void CpuOps::round(Tensor x, Activations& out) {
-    const auto n = static_cast<size_t>(x.n_row * x.n_col);
-    if (out.q.size() < n) out.q.resize(n), out.scale.resize(n / kA16Block);
+    const int64_t stride = a16::row_bytes(x.n_col);
+    out.reserve(x.n_row * stride);
     parallel(x.n_row, 4 * x.n_col, [&](int64_t first, int64_t last) {
-        for (int64_t t = first; t < last; ++t)
-            k_.quantize_a16(x.row(t), x.n_col, out.q.data() + t * x.n_col, out.scale.data() + t * (x.n_col / kA16Block));
+        for (int64_t t = first; t < last; ++t) k_.a16.quantize(x.row(t), x.n_col, out.bytes() + t * stride);
     });
 }
 
@@ -54,10 +53,7 @@ void CpuOps::run_products(std::span<const Product> products) {
         m.n_in = p.w.n_in;
         m.x = p.x.data;
         m.x_stride = p.x.stride;
-        if (p.activations != nullptr) {
-            m.q = p.activations->q.data() + p.activation_row * p.w.n_in;
-            m.q_scale = p.activations->scale.data() + p.activation_row * (p.w.n_in / kA16Block);
-        }
+        if (p.activations != nullptr) m.a16 = p.activations->bytes() + p.activation_row * a16::row_bytes(p.w.n_in);
         m.pick = p.pick;
         m.n_row = p.n_row;
         m.y = p.y.data + first;
@@ -177,7 +173,7 @@ void CpuOps::grouped_out(const ops::GroupedOutArgs& a) {
     // All groups in one loop. Rounding works on blocks of 32 values, so rounding [T, G*width] once and reading it as
     // [T*G, width] gives each group its own rows: group g of row t is row t*G + g.
     const int64_t rank = a.a.n_out / a.n_group, width = a.a.n_in, n_row = a.heads.n_row;
-    if (!reads_a16(a.a.type) || width % kA16Block != 0) {
+    if (!reads_a16(a.a.type) || width % a16::kBlock != 0) {
         Ops::grouped_out(a);
         return;
     }

@@ -53,10 +53,18 @@ class CpuOps : public ReferenceOps {
         Store store;
         int64_t first, last;
     };
-    // Rows of x rounded for the integer kernels; empty when no weight of the product needs them.
+    // Rows of x rounded for the kernels of block formats (kernels_a16.h), on cache lines of their own.
     struct Activations {
-        std::vector<int16_t> q;
-        std::vector<float> scale;
+        struct alignas(64) Line {
+            std::byte bytes[64];
+        };
+        std::vector<Line> lines;
+        void reserve(int64_t n_bytes) {
+            const auto n = static_cast<size_t>((n_bytes + 63) / 64);
+            if (lines.size() < n) lines.resize(n);
+        }
+        const std::byte* bytes() const { return lines.data()->bytes; }
+        std::byte* bytes() { return lines.data()->bytes; }
     };
     // A product over some rows: several weights may share x, and several products one parallel loop.
     struct Product {

@@ -3,25 +3,20 @@
 // and accepts unaligned pointers.
 //
 // One result, one order. Within a table, an output value is always summed in the same order, whatever the number of
-// rows of x, the position in a tile, or the cut of the work: matmul keeps eight running sums per output (element i goes
-// to sum i mod 8), adds blocks in order, and folds the eight at the end in a fixed tree. So prefill equals decode bit
-// for bit. Tables differ from each other in the last bits.
-//
-// Activations against block-quantised weights are rounded once per row to "a16": int16 with one f32 scale per 32
-// values, q = round(x · 32767/amax). Products with the integer codes of the weights are then exact in int32 (at most 4
-// · 128 · 32767 < 2^24 per running sum and block, so the conversion to f32 is exact too). The choice not taken is int8,
-// the usual one: half the bytes and fewer multiplications, but steps 258 times coarser. This backend is to agree with
-// the f32 definition, and with one row it waits for the weights in any case.
+// rows of x, the position in a tile, or the cut of the work. So prefill equals decode bit for bit. Products with block
+// formats are defined down to the last bit (kernels_a16.h) and equal in all tables; for f32, f16 and bf16 weights each
+// table has its own number of running sums (element i goes to sum i mod 8, or mod 16 with AVX-512, folded at the end
+// in a fixed tree), so these differ from table to table in the last bits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "backend/cpu/kernels_a16.h"
 #include "quant/format.h"
 
 namespace vesta::backend {
-
-constexpr int64_t kA16Block = 32;
 
 // y[t, o] = sum_i w[o, i] · x[t, i]   for t < n_row, o < n_out
 struct MatmulTask {
@@ -31,9 +26,8 @@ struct MatmulTask {
     int64_t n_in = 0;
     const float* x = nullptr;  // [*, n_in], row t at x + t·x_stride; unused by a16 kernels
     int64_t x_stride = 0;
-    const int16_t* q = nullptr;      // a16 kernels: [*, n_in], contiguous rows
-    const float* q_scale = nullptr;  //              [*, n_in/32], contiguous rows
-    const int32_t* pick = nullptr;   // row t reads row pick[t] of x (or q); nullptr: row t
+    const std::byte* a16 = nullptr;  // a16 kernels: rows of a16::row_bytes(n_in), contiguous
+    const int32_t* pick = nullptr;   // row t reads row pick[t] of x (or a16); nullptr: row t
     int64_t n_row = 0;
     float* y = nullptr;  // y[t, o] at y + t·y_stride + o
     int64_t y_stride = 0;
@@ -55,16 +49,21 @@ struct MixTask {
 
 using MatmulFn = void (*)(const MatmulTask& task);
 
+// Products with block formats, read from the file's bytes and a16 rows.
+struct A16Kernels {
+    bool split;  // the order of codes in a16 rows, see kernels_a16.h
+    // Rounds one row. n % 32 == 0. A block with a non-finite value gets a NaN scale, so the results show it; a block
+    // whose largest magnitude is below 1e-30 becomes zero.
+    void (*quantize)(const float* x, int64_t n, std::byte* row);
+    MatmulFn q8_0, mxfp4, q2_k, q3_k, q4_k, q5_k, q6_k, iq2_xxs;
+};
+
 struct Kernels {
     const char* name;  // "avx2"
 
-    // Rounds one row. n % 32 == 0. A block with a non-finite value gets a NaN scale, so the results show it; a block
-    // whose largest magnitude is below 1e-30 becomes zero.
-    void (*quantize_a16)(const float* x, int64_t n, int16_t* q, float* scale);
-
     MatmulFn matmul_f32, matmul_f16, matmul_bf16;  // read x; any n_in
-    MatmulFn matmul_q8_0, matmul_mxfp4;            // read q and q_scale
-    // Any format with a decoder, through f32, 256 elements at a time. Reads x.
+    A16Kernels a16;
+    // Any other format with a decoder, through f32, 256 elements at a time. Reads x.
     void (*matmul_decoded)(const MatmulTask& task, const quant::Format& format);
 
     void (*mix)(const MixTask& task);
@@ -84,10 +83,15 @@ struct Kernels {
 };
 
 const Kernels& scalar_kernels();
-const Kernels* avx2_kernels();  // nullptr when this build or this processor lacks AVX2, FMA and F16C
+const Kernels* avx2_kernels();    // nullptr when this build or this processor lacks AVX2, FMA and F16C
+const Kernels* avx512_kernels();  // likewise: AVX-512 F, BW, DQ, VL, VNNI and VBMI
 const Kernels& best_kernels();
+// All that run here, slowest first; the last is the best.
+std::vector<const Kernels*> usable_kernels();
 
-// Whether matmul() below reads q and q_scale (true) or x for weights of this type.
+// The function for a block format that has one, and nullptr.
+MatmulFn a16_kernel(const Kernels& kernels, quant::Type type);
+// Whether matmul() below reads a16 rows (true) or x for weights of this type.
 bool reads_a16(quant::Type type);
 // Requires: the format has a decoder; n_in is a whole number of blocks.
 void matmul(const Kernels& kernels, quant::Type type, const MatmulTask& task);

@@ -1,7 +1,7 @@
 // The kernels for AVX2, FMA and F16C (x86 since 2013/2015). Compiled with those flags on, so nothing here may be an
 // inline function or template shared with other files: the linker would keep one copy of it, possibly ours, for every
-// processor. That is why small things such as the e8m0 scale are written again.
-#include "backend/cpu/kernels.h"
+// processor. That is why small things such as the e8m0 scale are written again. Block formats: kernels_a16_avx2.cpp.
+#include "backend/cpu/kernels_tables.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
@@ -25,141 +25,11 @@ float fold(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// --- activations --------------------
-
-__m256i magnitude_bits(__m256 x) { return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff)); }
-
-void quantize_a16(const float* x, int64_t n, int16_t* q, float* scale) {
-    for (int64_t b = 0; b < n / kA16Block; ++b, x += kA16Block, q += kA16Block) {
-        const __m256 x0 = _mm256_loadu_ps(x), x1 = _mm256_loadu_ps(x + 8), x2 = _mm256_loadu_ps(x + 16),
-                     x3 = _mm256_loadu_ps(x + 24);
-        // The largest magnitude as bits: integers compare like non-negative floats, and NaN counts as larger than inf.
-        const __m256i m8 = _mm256_max_epi32(_mm256_max_epi32(magnitude_bits(x0), magnitude_bits(x1)),
-                                            _mm256_max_epi32(magnitude_bits(x2), magnitude_bits(x3)));
-        __m128i m4 = _mm_max_epi32(_mm256_castsi256_si128(m8), _mm256_extracti128_si256(m8, 1));
-        m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0x4e));
-        m4 = _mm_max_epi32(m4, _mm_shuffle_epi32(m4, 0xb1));
-        const float amax = _mm_cvtss_f32(_mm_castsi128_ps(m4));
-        const bool finite = _mm_cvtsi128_si32(m4) < 0x7f800000;
-        if (!finite || amax < 1e-30f) {
-            scale[b] = finite ? 0.0f : __builtin_nanf("");
-            memset(q, 0, kA16Block * sizeof(int16_t));
-            continue;
-        }
-        scale[b] = amax / 32767.0f;
-        const __m256 inverse = _mm256_set1_ps(32767.0f / amax);
-        const __m256i q0 = _mm256_cvtps_epi32(_mm256_mul_ps(x0, inverse)),
-                      q1 = _mm256_cvtps_epi32(_mm256_mul_ps(x1, inverse)),
-                      q2 = _mm256_cvtps_epi32(_mm256_mul_ps(x2, inverse)),
-                      q3 = _mm256_cvtps_epi32(_mm256_mul_ps(x3, inverse));
-        // packs works inside 128-bit halves; the permutation puts the quarters back in order.
-        const __m256i low = _mm256_permute4x64_epi64(_mm256_packs_epi32(q0, q1), 0xd8);
-        const __m256i high = _mm256_permute4x64_epi64(_mm256_packs_epi32(q2, q3), 0xd8);
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), low);
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + 16), high);
-    }
-}
-
-// --- matmul with a16 activations --------------------
-
-__m256i widen(__m128i bytes) { return _mm256_cvtepi8_epi16(bytes); }
 __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 uint16_t load_u16(const std::byte* p) {
     uint16_t v;
     memcpy(&v, p, sizeof v);
     return v;
-}
-
-// A format of 32-element blocks of integer codes: unpack gives the codes of elements 0..15 and 16..31, and the scale.
-struct Q8_0 {
-    static constexpr int64_t kBytes = 34;
-    static constexpr float kFactor = 1.0f;
-    static float unpack(const std::byte* block, __m256i& low, __m256i& high) {
-        low = widen(load16(block + 2));
-        high = widen(load16(block + 18));
-        return _cvtsh_ss(load_u16(block));
-    }
-};
-
-struct Mxfp4 {
-    static constexpr int64_t kBytes = 17;
-    static constexpr float kFactor = 0.5f;  // the codes are doubled to be integers; halving the finished sum is exact
-    static float unpack(const std::byte* block, __m256i& low, __m256i& high) {
-        const __m128i doubled = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-        const __m128i nibble = _mm_set1_epi8(15);
-        const __m128i codes = load16(block + 1);
-        low = widen(_mm_shuffle_epi8(doubled, _mm_and_si128(codes, nibble)));
-        high = widen(_mm_shuffle_epi8(doubled, _mm_and_si128(_mm_srli_epi16(codes, 4), nibble)));
-        // 2^(e-127) is e as the exponent field. One mantissa bit makes e = 0 the subnormal 2^-127, and 255 the NaN it means;
-        // as an infinity, 255 could be clamped to a number on its way and never be noticed.
-        const auto e = static_cast<uint32_t>(block[0]);
-        const uint32_t mantissa = ((e + 1) & 255u) < 2 ? 1u << 22 : 0u;
-        return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(e << 23 | mantissa))));
-    }
-};
-
-// R rows of W by C rows of x. Per block and output: 32 exact products summed into eight int32, then one fma with the
-// product of the two scales.
-//
-// The rows after these are fetched meanwhile: a row is about one page, and the processor's own prefetch stops at pages.
-// Without it one thread read q8_0 at 6 GB/s instead of 31 (EPYC, Zen 5, busy machine).
-template <class F, int R, int C>
-void tile_a16(const MatmulTask& m, int64_t o, int64_t t) {
-    const int64_t n_block = m.n_in / kA16Block;
-    const int64_t ahead = o + 2 * R <= m.n_out ? R * m.w_stride : 0;
-    const std::byte* w[R];
-    const int16_t* q[C];
-    const float* scale[C];
-    __m256 acc[R][C];
-    for (int r = 0; r < R; ++r) w[r] = m.w + (o + r) * m.w_stride;
-    for (int c = 0; c < C; ++c) {
-        const int64_t row = row_of(m, t + c);
-        q[c] = m.q + row * m.n_in;
-        scale[c] = m.q_scale + row * n_block;
-        for (int r = 0; r < R; ++r) acc[r][c] = _mm256_setzero_ps();
-    }
-    for (int64_t b = 0; b < n_block; ++b) {
-        for (int r = 0; r < R; ++r) {
-            const std::byte* block = w[r] + b * F::kBytes;
-            _mm_prefetch(reinterpret_cast<const char*>(block + ahead), _MM_HINT_T0);
-            __m256i low, high;
-            const __m256 d = _mm256_set1_ps(F::unpack(block, low, high));
-            for (int c = 0; c < C; ++c) {
-                const auto* x = reinterpret_cast<const __m256i*>(q[c] + b * kA16Block);
-                const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(low, _mm256_loadu_si256(x)),
-                                                     _mm256_madd_epi16(high, _mm256_loadu_si256(x + 1)));
-                const __m256 scales = _mm256_mul_ps(d, _mm256_broadcast_ss(scale[c] + b));
-                acc[r][c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scales, acc[r][c]);
-            }
-        }
-    }
-    for (int r = 0; r < R; ++r)
-        for (int c = 0; c < C; ++c) m.y[(t + c) * m.y_stride + o + r] = F::kFactor * fold(acc[r][c]);
-}
-
-// The columns [t, t+n) of R rows: full tiles of C, then one of what is left.
-template <class F, int R, int C>
-void columns_a16(const MatmulTask& m, int64_t o, int64_t t, int64_t n) {
-    if constexpr (C > 0) {
-        for (; n >= C; n -= C, t += C) tile_a16<F, R, C>(m, o, t);
-        columns_a16<F, R, C - 1>(m, o, t, n);
-    }
-}
-
-template <class F>
-void matmul_a16(const MatmulTask& m) {
-    if (m.n_row == 1) {  // bound by reading W: four rows in flight hide the latency of the sums
-        int64_t o = 0;
-        for (; o + 4 <= m.n_out; o += 4) tile_a16<F, 4, 1>(m, o, 0);
-        for (; o < m.n_out; ++o) tile_a16<F, 1, 1>(m, o, 0);
-        return;
-    }
-    for (int64_t t = 0; t < m.n_row; t += kColumns) {
-        const int64_t n = smaller(kColumns, m.n_row - t);
-        int64_t o = 0;
-        for (; o + 2 <= m.n_out; o += 2) columns_a16<F, 2, 4>(m, o, t, n);
-        for (; o < m.n_out; ++o) columns_a16<F, 1, 4>(m, o, t, n);
-    }
 }
 
 // --- matmul with f32 activations --------------------
@@ -516,14 +386,12 @@ void decode_index_fp8(const std::byte* src, int dim, float* dst) {
     }
 }
 
-constexpr Kernels kTable = {
+const Kernels kTable = {
     .name = "avx2",
-    .quantize_a16 = quantize_a16,
     .matmul_f32 = matmul_float<F32>,
     .matmul_f16 = matmul_float<F16>,
     .matmul_bf16 = matmul_float<Bf16>,
-    .matmul_q8_0 = matmul_a16<Q8_0>,
-    .matmul_mxfp4 = matmul_a16<Mxfp4>,
+    .a16 = kA16,
     .matmul_decoded = matmul_decoded,
     .mix = mix,
     .sum_squares = sum_squares,

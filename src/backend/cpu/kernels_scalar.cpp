@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels_tables.h"
 #include "quant/codecs.h"
 #include "quant/fp8.h"
 #include "quant/half.h"
@@ -22,19 +22,6 @@ int64_t row_of(const MatmulTask& m, int64_t t) { return m.pick == nullptr ? t : 
 
 float fold(const float* lane) {
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
-void quantize_a16(const float* x, int64_t n, int16_t* q, float* scale) {
-    for (int64_t b = 0; b < n / kA16Block; ++b, x += kA16Block, q += kA16Block) {
-        uint32_t top = 0;
-        for (int i = 0; i < kA16Block; ++i) top = std::max(top, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
-        const float amax = std::bit_cast<float>(top);
-        const bool finite = top < 0x7f800000u, zero = amax < 1e-30f;
-        scale[b] = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : amax / 32767.0f;
-        const float inverse = finite && !zero ? 32767.0f / amax : 0.0f;
-        for (int i = 0; i < kA16Block; ++i)
-            q[i] = finite ? static_cast<int16_t>(std::nearbyint(x[i] * inverse)) : int16_t{0};
-    }
 }
 
 // Adds the products of n elements to the eight sums.
@@ -68,56 +55,6 @@ void matmul_bf16(const MatmulTask& m) { matmul_by_pieces(m, 2 * kChunk, quant::d
 void matmul_decoded(const MatmulTask& m, const quant::Format& format) {
     matmul_by_pieces(m, quant::row_bytes(format, kChunk), format.decode);
 }
-
-// One block of integer codes and its scale.
-struct Codes {
-    int8_t q[32];
-    float d;
-};
-
-void unpack_q8_0(const std::byte* block, Codes& out) {
-    out.d = quant::f16_to_f32(quant::load<uint16_t>(block));
-    std::memcpy(out.q, block + 2, 32);
-}
-
-// Codes are doubled to be integers; the scale is halved.
-void unpack_mxfp4(const std::byte* block, Codes& out) {
-    static constexpr int8_t kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    out.d = 0.5f * quant::e8m0_to_f32(quant::load<uint8_t>(block));
-    for (int j = 0; j < 16; ++j) {
-        const int byte = quant::load_u8(block + 1 + j);
-        out.q[j] = kDoubled[byte & 15];
-        out.q[j + 16] = kDoubled[byte >> 4];
-    }
-}
-
-template <class Unpack>
-void matmul_a16(const MatmulTask& m, int64_t block_bytes, Unpack unpack) {
-    constexpr int64_t kColumns = 32;
-    const int64_t n_block = m.n_in / kA16Block;
-    float sum[kColumns];
-    Codes w;
-    for (int64_t t0 = 0; t0 < m.n_row; t0 += kColumns) {
-        const int64_t n_col = std::min(kColumns, m.n_row - t0);
-        for (int64_t o = 0; o < m.n_out; ++o) {
-            std::fill(sum, sum + n_col, 0.0f);
-            for (int64_t b = 0; b < n_block; ++b) {
-                unpack(m.w + o * m.w_stride + b * block_bytes, w);
-                for (int64_t c = 0; c < n_col; ++c) {
-                    const int64_t row = row_of(m, t0 + c);
-                    const int16_t* q = m.q + row * m.n_in + b * kA16Block;
-                    int32_t dot = 0;
-                    for (int i = 0; i < kA16Block; ++i) dot += w.q[i] * q[i];
-                    sum[c] += static_cast<float>(dot) * (w.d * m.q_scale[row * n_block + b]);
-                }
-            }
-            for (int64_t c = 0; c < n_col; ++c) m.y[(t0 + c) * m.y_stride + o] = sum[c];
-        }
-    }
-}
-
-void matmul_q8_0(const MatmulTask& m) { matmul_a16(m, 34, unpack_q8_0); }
-void matmul_mxfp4(const MatmulTask& m) { matmul_a16(m, 17, unpack_mxfp4); }
 
 void mix(const MixTask& m) {
     for (int64_t h = 0; h < m.n_mix; ++h) {
@@ -172,14 +109,12 @@ void decode_index_fp8(const std::byte* src, int dim, float* dst) {
     quant::decode_index_row(quant::RowFormat::fp8, src, dim, dst);
 }
 
-constexpr Kernels kTable = {
+const Kernels kTable = {
     .name = "scalar",
-    .quantize_a16 = quantize_a16,
     .matmul_f32 = matmul_f32,
     .matmul_f16 = matmul_f16,
     .matmul_bf16 = matmul_bf16,
-    .matmul_q8_0 = matmul_q8_0,
-    .matmul_mxfp4 = matmul_mxfp4,
+    .a16 = kA16,
     .matmul_decoded = matmul_decoded,
     .mix = mix,
     .sum_squares = sum_squares,

@@ -1,0 +1,17 @@
+// The parts of which the tables of kernels.h are put together; each is defined in the file of its name and instruction
+// set (kernels_a16_avx2.cpp) and constant-initialised.
+#pragma once
+
+#include "backend/cpu/kernels.h"
+
+namespace vesta::backend {
+namespace scalar {
+extern const A16Kernels kA16;
+}
+namespace avx2 {
+extern const A16Kernels kA16;
+}
+namespace avx512 {
+extern const A16Kernels kA16;
+}
+}  // namespace vesta::backend
