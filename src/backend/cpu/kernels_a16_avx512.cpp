@@ -1,0 +1,666 @@
+// Products with block formats for AVX-512 with VNNI and VBMI. kernels_a16.h defines what is summed.
+//
+// VNNI multiplies unsigned by signed bytes, four products to an int32 lane. Codes of weights are unpacked to unsigned
+// bytes (signed ones plus 128; the rows of x bring -128 times their sums), and 16-bit activations are two signed bytes:
+// sum = 256 · (w · high) + w · low, exactly. That is as many multiplications as with int16, and no widening.
+//
+// One row of x: sixteen rows of w at a time, two by two. Each row gives the integer sums of its eight blocks of 32;
+// then lanes become rows, and the blocks are added in order. Many rows of x: 32 rows of w are unpacked with lanes as
+// rows (a panel, 8 KiB), and every row of x passes over the panel while it is in L1; sums need no folding there.
+#include "backend/cpu/kernels_tables.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
+    defined(__AVX512VNNI__) && defined(__AVX512VBMI__)
+
+// GCC 12's own headers pass an undefined register where a result has no masked-out lanes (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#include <string.h>
+
+#include "quant/iq2xxs_grid.h"
+
+namespace vesta::backend {
+namespace avx512 {
+namespace {
+
+using a16::kUnit;
+
+constexpr int64_t kColumns = 64;  // rows of x per sweep over the weights: 64 rows of 4096 are 0.5 MiB of codes
+
+template <class T>
+T load(const std::byte* p) {
+    T v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+float f16_at(const std::byte* p) { return _cvtsh_ss(load<uint16_t>(p)); }
+__m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+__m256i load32(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+__m512i load64(const std::byte* p) { return _mm512_loadu_si512(p); }
+__m512i twice(__m256i v) { return _mm512_broadcast_i64x4(v); }
+__m512i join(__m256i low, __m256i high) { return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1); }
+__m128i load_u64x2(uint64_t low, uint64_t high) {
+    return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+}
+// One value for the lower eight lanes and one for the upper: what two rows of w have.
+__m512 halves(float low, float high) { return _mm512_insertf32x8(_mm512_set1_ps(low), _mm256_set1_ps(high), 1); }
+__m512 from_u8(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)); }
+__m512 from_i8(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)); }
+
+constexpr int8_t kBias = -128;  // what is added to signed codes, as a byte
+
+// --- formats --------------------
+//
+// codes: q[j] has elements 64j .. 64j+63 of a unit (256 elements) as unsigned bytes.
+// factors: with one group per block, of the eight blocks of rows p0 and p1 (lanes 0..7 and 8..15); with two, of the
+// sixteen groups of row p0. ws, and wm of the first and second halves of blocks.
+
+struct Factors {
+    __m512 ws, wm[2];
+};
+
+struct Q8_0 {
+    static constexpr int kElems = 32, kBytes = 34, kGroups = 1, kMins = 0;
+    static constexpr bool kSigned = true;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        for (int j = 0; j < 4; ++j)
+            q[j] = _mm512_xor_si512(join(load32(p + 68 * j + 2), load32(p + 68 * j + 36)), _mm512_set1_epi8(kBias));
+    }
+    // d of block b is word 17·b of the unit's 136; the last four are looked up from byte 128 on, where word 64 is 0.
+    static __m512i scales(const std::byte* p, int to) {
+        const __m512i low = _mm512_inserti64x4(
+            _mm512_setzero_si512(), _mm256_setr_epi16(0, 17, 34, 51, 0, 0, 0, 0, 0, 17, 34, 51, 0, 0, 0, 0), 0);
+        const __m512i high = _mm512_inserti64x4(
+            _mm512_setzero_si512(), _mm256_setr_epi16(0, 0, 0, 0, 4, 21, 38, 55, 0, 0, 0, 0, 4, 21, 38, 55), 0);
+        const auto first = static_cast<__mmask32>(0x0fu << to), second = static_cast<__mmask32>(0xf0u << to);
+        return _mm512_or_si512(_mm512_maskz_permutex2var_epi16(first, load64(p), low, load64(p + 64)),
+                               _mm512_maskz_permutex2var_epi16(second, load64(p + 128), high, load64(p + 192)));
+    }
+    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+        f.ws = _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_or_si512(scales(p0, 0), scales(p1, 8))));
+    }
+};
+
+struct Mxfp4 {
+    static constexpr int kElems = 32, kBytes = 17, kGroups = 1, kMins = 0;
+    static constexpr bool kSigned = true;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        // Doubled values plus 128. The lookup takes six bits of its index, of which the upper two are the next
+        // nibble's: the table is there four times.
+        const __m512i table = _mm512_broadcast_i32x4(
+            _mm_setr_epi8(-128, -127, -126, -125, -124, -122, -120, -116, -128, 127, 126, 125, 124, 122, 120, 116));
+        const __m512i shifts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
+        for (int j = 0; j < 4; ++j) {
+            const __m128i a = load16(p + 34 * j + 1), b = load16(p + 34 * j + 18);
+            const __m512i both = join(_mm256_broadcastsi128_si256(a), _mm256_broadcastsi128_si256(b));
+            q[j] = _mm512_permutexvar_epi8(_mm512_srlv_epi64(both, shifts), table);
+        }
+    }
+    // Scales are bytes 0, 17, .. 119 of the 136; they go to the top bytes of their lanes.
+    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+        const __m512i index =
+            _mm512_slli_epi32(_mm512_setr_epi32(0, 17, 34, 51, 68, 85, 102, 119, 0, 17, 34, 51, 68, 85, 102, 119), 24);
+        constexpr __mmask64 kLow = 0x0000000088888888, kHigh = 0x8888888800000000;
+        const __m512i top = _mm512_or_si512(_mm512_maskz_permutex2var_epi8(kLow, load64(p0), index, load64(p0 + 64)),
+                                            _mm512_maskz_permutex2var_epi8(kHigh, load64(p1), index, load64(p1 + 64)));
+        // 2^(e-127) is e as the exponent field. One mantissa bit makes e = 0 the subnormal 2^-127, and 255 the NaN it
+        // means. The codes are doubled, hence the half.
+        const __m512i again = _mm512_add_epi32(top, _mm512_set1_epi32(1 << 24));  // e + 1 mod 256: 0 and 1 are special
+        const __mmask16 special = _mm512_cmple_epu32_mask(again, _mm512_set1_epi32(1 << 24));
+        const __m512i bits = _mm512_srli_epi32(top, 1);
+        f.ws =
+            _mm512_mul_ps(_mm512_set1_ps(0.5f),
+                          _mm512_castsi512_ps(_mm512_mask_or_epi32(bits, special, bits, _mm512_set1_epi32(1 << 22))));
+    }
+};
+
+// Two bits of every byte: bits `low` for the first 32 elements, `low` + 2 for the others.
+__m512i crumbs(const std::byte* p, int low) {
+    const __m512i shifts = _mm512_inserti64x4(_mm512_set1_epi64(low), _mm256_set1_epi64x(low + 2), 1);
+    return _mm512_and_si512(_mm512_srlv_epi64(twice(load32(p)), shifts), _mm512_set1_epi8(3));
+}
+// Bit `low` of every byte for the first 32 elements, bit `low` + 1 for the others, as bit `to`.
+__m512i bits(__m512i bytes, int low, int to) {
+    const __m512i turns =
+        _mm512_inserti64x4(_mm512_set1_epi64((to - low) & 63), _mm256_set1_epi64x((to - low - 1) & 63), 1);
+    return _mm512_and_si512(_mm512_rolv_epi64(bytes, turns), _mm512_set1_epi8(static_cast<int8_t>(1 << to)));
+}
+
+struct Q2K {
+    static constexpr int kElems = 256, kBytes = 84, kGroups = 1, kMins = 2;
+    static constexpr bool kSigned = false;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        const __m128i sc = _mm_and_si128(load16(p), _mm_set1_epi8(15));
+        // A table per group of 16, in its 128-bit lane: code -> code · scale.
+        const __m128i two = _mm_add_epi8(sc, sc), three = _mm_add_epi8(sc, two), zero = _mm_setzero_si128();
+        const __m128i low_a = _mm_unpacklo_epi8(zero, sc), low_b = _mm_unpackhi_epi8(zero, sc);
+        const __m128i high_a = _mm_unpacklo_epi8(two, three), high_b = _mm_unpackhi_epi8(two, three);
+        const __m128i tables[4] = {_mm_unpacklo_epi16(low_a, high_a), _mm_unpackhi_epi16(low_a, high_a),
+                                   _mm_unpacklo_epi16(low_b, high_b), _mm_unpackhi_epi16(low_b, high_b)};
+        const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+        for (int j = 0; j < 4; ++j) {
+            const __m512i table = _mm512_permutexvar_epi32(lane, _mm512_castsi128_si512(tables[j]));
+            q[j] = _mm512_shuffle_epi8(table, crumbs(p + 16 + 32 * (j / 2), j % 2 * 4));
+        }
+    }
+    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+        f.ws = halves(f16_at(p0 + 80), f16_at(p1 + 80));
+        // Even groups are the first halves of blocks.
+        const __m256i split =
+            _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+        const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(p0)), load16(p1), 1);
+        const __m256i min = _mm256_permute4x64_epi64(
+            _mm256_shuffle_epi8(_mm256_and_si256(_mm256_srli_epi16(both, 4), _mm256_set1_epi8(15)), split), 0xd8);
+        const __m512 factor = halves(-f16_at(p0 + 82), -f16_at(p1 + 82));
+        f.wm[0] = _mm512_mul_ps(factor, from_u8(_mm256_castsi256_si128(min)));
+        f.wm[1] = _mm512_mul_ps(factor, from_u8(_mm256_extracti128_si256(min, 1)));
+    }
+};
+
+struct Q3K {
+    static constexpr int kElems = 256, kBytes = 110, kGroups = 2, kMins = 0;
+    static constexpr bool kSigned = true;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        const __m512i high = twice(load32(p));
+        for (int j = 0; j < 4; ++j) {
+            const __m512i code = _mm512_or_si512(crumbs(p + 32 + 32 * (j / 2), j % 2 * 4), bits(high, 2 * j, 2));
+            q[j] = _mm512_add_epi8(code, _mm512_set1_epi8(124));
+        }
+    }
+    static void factors(const std::byte* p, const std::byte*, Factors& f) {
+        // 16 scales of 6 bits: nibbles of s[0..7], upper bits by fours in s[8..11].
+        const auto s = load<uint64_t>(p + 96), nibbles = uint64_t{0x0f0f0f0f0f0f0f0f};
+        const auto top = load<uint32_t>(p + 104), two = 0x03030303u;
+        const auto top64 = [&](int shift) {
+            return static_cast<uint64_t>((top >> shift) & two) | static_cast<uint64_t>((top >> (shift + 2)) & two)
+                                                                     << 32;
+        };
+        const __m128i low = load_u64x2(s & nibbles, s >> 4 & nibbles), upper = load_u64x2(top64(0), top64(4));
+        const __m128i scale = _mm_sub_epi8(_mm_or_si128(low, _mm_slli_epi16(upper, 4)), _mm_set1_epi8(32));
+        f.ws = _mm512_mul_ps(_mm512_set1_ps(f16_at(p + 108)), from_i8(scale));
+    }
+};
+
+// The eight 6-bit scales and minima of q4_k and q5_k.
+struct ScaleMin {
+    uint64_t scale, min;
+};
+ScaleMin scale_min(const std::byte* s) {
+    const auto low = load<uint32_t>(s), mid = load<uint32_t>(s + 4), top = load<uint32_t>(s + 8);
+    const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x03030303;
+    return {(low & six) | static_cast<uint64_t>((top & four) | (low >> 6 & two) << 4) << 32,
+            (mid & six) | static_cast<uint64_t>((top >> 4 & four) | (mid >> 6 & two) << 4) << 32};
+}
+void factors_k4(const std::byte* p0, const std::byte* p1, Factors& f) {
+    const ScaleMin a = scale_min(p0 + 4), b = scale_min(p1 + 4);
+    f.ws = _mm512_mul_ps(halves(f16_at(p0), f16_at(p1)), from_u8(load_u64x2(a.scale, b.scale)));
+    f.wm[0] = _mm512_mul_ps(halves(-f16_at(p0 + 2), -f16_at(p1 + 2)), from_u8(load_u64x2(a.min, b.min)));
+}
+// 32 bytes of two blocks: low nibbles of the first, high nibbles of the second.
+__m512i nibbles(const std::byte* p) {
+    const __m512i shifts = _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4);
+    return _mm512_and_si512(_mm512_srlv_epi64(twice(load32(p)), shifts), _mm512_set1_epi8(15));
+}
+
+struct Q4K {
+    static constexpr int kElems = 256, kBytes = 144, kGroups = 1, kMins = 1;
+    static constexpr bool kSigned = false;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        for (int j = 0; j < 4; ++j) q[j] = nibbles(p + 16 + 32 * j);
+    }
+    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
+};
+
+struct Q5K {
+    static constexpr int kElems = 256, kBytes = 176, kGroups = 1, kMins = 1;
+    static constexpr bool kSigned = false;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        const __m512i high = twice(load32(p + 16));
+        for (int j = 0; j < 4; ++j) q[j] = _mm512_or_si512(nibbles(p + 48 + 32 * j), bits(high, 2 * j, 4));
+    }
+    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
+};
+
+struct Q6K {
+    static constexpr int kElems = 256, kBytes = 210, kGroups = 2, kMins = 0;
+    static constexpr bool kSigned = true;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        const __m512i nibble = _mm512_set1_epi8(15), two = _mm512_set1_epi8(0x30), bias = _mm512_set1_epi8(96);
+        for (int half = 0; half < 2; ++half) {
+            const __m512i low = load64(p + 64 * half), high = twice(load32(p + 128 + 32 * half));
+            // Bits 2k, 2k + 1 of a byte go to 4 and 5: k = 0, 1 and then 2, 3.
+            const __m512i first = _mm512_rolv_epi64(high, _mm512_setr_epi64(4, 4, 4, 4, 2, 2, 2, 2));
+            const __m512i second = _mm512_rolv_epi64(high, _mm512_setr_epi64(0, 0, 0, 0, 62, 62, 62, 62));
+            q[2 * half] =
+                _mm512_add_epi8(_mm512_or_si512(_mm512_and_si512(low, nibble), _mm512_and_si512(first, two)), bias);
+            q[2 * half + 1] = _mm512_add_epi8(
+                _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(low, 4), nibble), _mm512_and_si512(second, two)),
+                bias);
+        }
+    }
+    static void factors(const std::byte* p, const std::byte*, Factors& f) {
+        f.ws = _mm512_mul_ps(_mm512_set1_ps(f16_at(p + 208)), from_i8(load16(p + 192)));
+    }
+};
+
+// The grid as two bits per magnitude, eight to a word, and all eight signs for every seven.
+struct Iq2Tables {
+    alignas(64) uint16_t grid[256];
+    alignas(64) uint8_t signs[128];
+    constexpr Iq2Tables() : grid(), signs() {
+        for (int i = 0; i < 256; ++i)
+            for (int j = 0; j < 8; ++j) {
+                const uint64_t magnitude = (quant::kIq2xxsGrid[i] >> (8 * j)) & 255u;  // 8, 25 or 43
+                grid[i] = static_cast<uint16_t>(grid[i] | (magnitude / 17) << (2 * j));
+            }
+        for (unsigned i = 0; i < 128; ++i) {
+            unsigned parity = 0;
+            for (unsigned bit = i; bit != 0; bit >>= 1) parity ^= bit & 1u;
+            signs[i] = static_cast<uint8_t>(i | parity << 7);
+        }
+    }
+};
+constexpr Iq2Tables kIq2;
+
+struct Iq2xxs {
+    static constexpr int kElems = 256, kBytes = 66, kGroups = 1, kMins = 0;
+    static constexpr bool kSigned = true;
+    static void codes(const std::byte* p, __m512i (&q)[4]) {
+        const __m512i groups =
+            load64(p + 2);  // eight times: four grid indices, u32 of four 7-bit sign codes and the scale
+        // The indices as 32 words, and their grid points from eight registers of 32.
+        const __m512i index = _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(groups));
+        const auto grid = [](int i) { return _mm512_load_si512(kIq2.grid + 32 * i); };
+        const auto lookup = [&](int i) { return _mm512_permutex2var_epi16(grid(i), index, grid(i + 1)); };
+        const __mmask32 bit6 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(64)),
+                        bit7 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(128));
+        const __m512i points = _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, lookup(0), lookup(2)),
+                                                       _mm512_mask_blend_epi16(bit6, lookup(4), lookup(6)));
+        // Sign codes into bytes of their own, then with the eighth: 256 bits in order.
+        const __m512i sevens =
+            _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x352e2720), groups);  // bits 32, 39, 46, 53
+        const __m512i eights =
+            _mm512_permutex2var_epi8(_mm512_load_si512(kIq2.signs), sevens, _mm512_load_si512(kIq2.signs + 64));
+        alignas(32) uint64_t negative[4];
+        _mm256_store_si256(reinterpret_cast<__m256i*>(negative), _mm512_cvtepi64_epi32(eights));
+        // Eight words to eight bytes each: two bits at 2j, then their magnitude (the lookup takes six bits of its
+        // index: the table is there sixteen times).
+        const __m512i fields = _mm512_set1_epi64(0x0e0c0a0806040200);
+        const __m512i magnitude = _mm512_set1_epi32(43 << 16 | 25 << 8 | 8);
+        const __m128i eight[4] = {_mm512_castsi512_si128(points), _mm512_extracti32x4_epi32(points, 1),
+                                  _mm512_extracti32x4_epi32(points, 2), _mm512_extracti32x4_epi32(points, 3)};
+        for (int j = 0; j < 4; ++j) {
+            const __m512i value = _mm512_permutexvar_epi8(
+                _mm512_multishift_epi64_epi8(fields, _mm512_cvtepu16_epi64(eight[j])), magnitude);
+            const __m512i code = _mm512_mask_sub_epi8(value, negative[j], _mm512_setzero_si512(), value);
+            q[j] = _mm512_xor_si512(code, _mm512_set1_epi8(kBias));
+        }
+    }
+    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+        const auto scale = [](const std::byte* p) {
+            return _mm512_cvtepi64_epi32(_mm512_srli_epi64(load64(p + 2), 60));
+        };
+        const __m512i odd = _mm512_or_si512(_mm512_slli_epi32(join(scale(p0), scale(p1)), 1), _mm512_set1_epi32(1));
+        f.ws = _mm512_mul_ps(halves(f16_at(p0), f16_at(p1)),
+                             _mm512_mul_ps(_mm512_set1_ps(0.125f), _mm512_cvtepi32_ps(odd)));
+    }
+};
+
+// --- shared pieces --------------------
+
+// A row of w, unit by unit. The last unit of 32-element blocks may be short: it is read from a padded copy.
+template <class F>
+struct Weights {
+    static constexpr int64_t kUnitBytes = kUnit / F::kElems * F::kBytes;
+    alignas(64) std::byte pad[kUnitBytes];
+    const std::byte* unit(const MatmulTask& m, int64_t o, int64_t u) {
+        const std::byte* p = m.w + o * m.w_stride + u * kUnitBytes;
+        if (kUnit * (u + 1) <= m.n_in) return p;
+        memset(pad, 0, sizeof pad);
+        memcpy(pad, p, static_cast<size_t>((m.n_in - kUnit * u) / F::kElems * F::kBytes));
+        return pad;
+    }
+};
+
+const std::byte* row_of(const MatmulTask& m, int64_t t) {
+    return m.a16 + (m.pick == nullptr ? t : m.pick[t]) * a16::row_bytes(m.n_in);
+}
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// The int32 sums of a unit with one row of x, four elements to a lane.
+void multiply(const __m512i (&q)[4], const std::byte* x, __m512i (&dot)[4]) {
+    for (int j = 0; j < 4; ++j) {
+        const __m512i high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[j], load64(x + 128 * j));
+        dot[j] = _mm512_dpbusd_epi32(_mm512_slli_epi32(high, 8), q[j], load64(x + 128 * j + 64));
+    }
+}
+// Adds lanes by fours: 128-bit lane k of the result has the sums of lanes k of the four.
+__m512i fold4(const __m512i (&v)[4]) {
+    const auto pair = [](__m512i a, __m512i b) {
+        return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    };
+    const __m512i a = pair(v[0], v[1]), b = pair(v[2], v[3]);
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+
+__m512i as_int(__m512 v) { return _mm512_castps_si512(v); }
+__m512 as_float(__m512i v) { return _mm512_castsi512_ps(v); }
+
+// 4 x 4 lanes of 32 bits inside every 128-bit lane.
+void transpose4(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
+    const __m512i ab_low = _mm512_unpacklo_epi32(a, b), ab_high = _mm512_unpackhi_epi32(a, b),
+                  cd_low = _mm512_unpacklo_epi32(c, d), cd_high = _mm512_unpackhi_epi32(c, d);
+    a = _mm512_unpacklo_epi64(ab_low, cd_low);
+    b = _mm512_unpackhi_epi64(ab_low, cd_low);
+    c = _mm512_unpacklo_epi64(ab_high, cd_high);
+    d = _mm512_unpackhi_epi64(ab_high, cd_high);
+}
+// out[c] lane r = in[r] lane c
+void transpose16(__m512i (&v)[16]) {
+    for (int i = 0; i < 16; i += 4) transpose4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+    // Now v[4a + k] has, in 128-bit lane l, column 4l + k of rows 4a .. 4a+3.
+    for (int k = 0; k < 4; ++k) {
+        const __m512i a = _mm512_shuffle_i32x4(v[k], v[4 + k], 0x88), b = _mm512_shuffle_i32x4(v[k], v[4 + k], 0xdd),
+                      c = _mm512_shuffle_i32x4(v[8 + k], v[12 + k], 0x88),
+                      d = _mm512_shuffle_i32x4(v[8 + k], v[12 + k], 0xdd);
+        v[k] = _mm512_shuffle_i32x4(a, c, 0x88);
+        v[8 + k] = _mm512_shuffle_i32x4(a, c, 0xdd);
+        v[4 + k] = _mm512_shuffle_i32x4(b, d, 0x88);
+        v[12 + k] = _mm512_shuffle_i32x4(b, d, 0xdd);
+    }
+}
+// Rows come in pairs, eight lanes each: v[i] has rows i and i + 4, v[4 + i] rows i + 8 and i + 12 (i < 4).
+// out[c] lane r = column c of row r
+void transpose8(__m512i (&v)[8]) {
+    transpose4(v[0], v[1], v[2], v[3]);
+    transpose4(v[4], v[5], v[6], v[7]);
+    for (int k = 0; k < 4; ++k) {
+        const __m512i a = v[k], b = v[4 + k];
+        v[k] = _mm512_shuffle_i32x4(a, b, 0x88);
+        v[4 + k] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    }
+}
+
+// --- one row of x --------------------
+
+// Row of w in the lower half of register i of transpose8, in order of i; the upper half has the row four on.
+constexpr int kPairRow[8] = {0, 1, 2, 3, 8, 9, 10, 11};
+
+template <class F>
+void prefetch(const std::byte* p) {
+    for (int64_t at = 0; at < Weights<F>::kUnitBytes; at += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
+}
+
+// Outputs [o, o + n), n <= 16, of row t. The rows after these are fetched meanwhile: a row is about one page, and the
+// processor's own prefetch stops at pages.
+template <class F>
+void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
+    const std::byte* row = row_of(m, t);
+    const int64_t n_unit = (m.n_in + kUnit - 1) / kUnit, ahead = o + 32 <= m.n_out ? 16 * m.w_stride : 0;
+    Weights<F> weights, weights2;
+    Factors f;
+    __m512i dot[4], q[4];
+    __m512 sum = _mm512_setzero_ps();
+    for (int64_t u = 0; u < n_unit; ++u) {
+        const std::byte* x = row + 2 * kUnit * u;
+        const auto* scale = reinterpret_cast<const float*>(row + a16::scale_at(m.n_in)) + 8 * u;
+        const int64_t n_block = smaller(8, m.n_in / 32 - 8 * u);
+        if constexpr (F::kGroups == 1) {
+            __m512i v[8];
+            const auto totals = [&](int64_t array) {
+                return _mm512_broadcast_f32x8(_mm256_loadu_ps(reinterpret_cast<const float*>(row + array) + 8 * u));
+            };
+            const __m512i offset = twice(load32(row + a16::offset_at(m.n_in) + 32 * u));
+            for (int i = 0; i < 8; ++i) {
+                const std::byte* p0 = weights.unit(m, o + smaller(kPairRow[i], n - 1), u);
+                const std::byte* p1 = weights2.unit(m, o + smaller(kPairRow[i] + 4, n - 1), u);
+                prefetch<F>(p0 + ahead);
+                prefetch<F>(p1 + ahead);
+                F::codes(p0, q);
+                multiply(q, x, dot);
+                const __m512i a = fold4(dot);
+                F::codes(p1, q);
+                multiply(q, x, dot);
+                const __m512i b = fold4(dot);
+                // 128-bit lanes 0 and 1 are halves of the even blocks, 2 and 3 of the odd.
+                __m512i sums = _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+                sums = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15),
+                                                sums);
+                if constexpr (F::kSigned) sums = _mm512_add_epi32(sums, offset);
+                F::factors(p0, p1, f);
+                __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), f.ws);
+                if constexpr (F::kMins == 1) value = _mm512_fmadd_ps(f.wm[0], totals(a16::sum_at(m.n_in)), value);
+                if constexpr (F::kMins == 2) {
+                    value = _mm512_fmadd_ps(f.wm[0], totals(a16::low_at(m.n_in)), value);
+                    value = _mm512_fmadd_ps(f.wm[1], totals(a16::high_at(m.n_in)), value);
+                }
+                v[i] = as_int(value);
+            }
+            transpose8(v);
+            for (int64_t b = 0; b < n_block; ++b) sum = _mm512_fmadd_ps(as_float(v[b]), _mm512_set1_ps(scale[b]), sum);
+        } else {
+            __m512i v[16];
+            const __m512i offset = load64(row + a16::offset16_at(m.n_in) + 64 * u);
+            for (int r = 0; r < 16; ++r) {
+                const std::byte* p = weights.unit(m, o + smaller(r, n - 1), u);
+                prefetch<F>(p + ahead);
+                F::codes(p, q);
+                multiply(q, x, dot);
+                // 128-bit lane k has groups k, 4 + k, 8 + k, 12 + k.
+                const __m512i sums = _mm512_permutexvar_epi32(
+                    _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), fold4(dot));
+                F::factors(p, p, f);
+                v[r] = as_int(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sums, offset)), f.ws));
+            }
+            transpose16(v);
+            for (int64_t g = 0; g < 16; ++g) sum = _mm512_fmadd_ps(as_float(v[g]), _mm512_set1_ps(scale[g / 2]), sum);
+        }
+    }
+    _mm512_mask_storeu_ps(m.y + t * m.y_stride + o, static_cast<__mmask16>((1u << n) - 1), sum);
+}
+
+// --- many rows of x --------------------
+
+constexpr int kPanelRows = 32;
+
+struct Panel {
+    alignas(64) uint8_t code[64][kPanelRows][4];  // four elements, row of w
+    alignas(64) float ws[16][kPanelRows];
+    alignas(64) float wm[16][kPanelRows];
+};
+
+// Sixteen rows of w into columns [16·side, 16·side + 16) of the panel.
+template <class F>
+void fill(Panel& panel, const MatmulTask& m, int64_t o, int64_t n, int64_t u, int side) {
+    Weights<F> weights, weights2;
+    __m512i v[16];
+    alignas(64) __m512i q[16][4];
+    for (int r = 0; r < 16; ++r) F::codes(weights.unit(m, o + smaller(r, n - 1), u), q[r]);
+    for (int j = 0; j < 4; ++j) {
+        for (int r = 0; r < 16; ++r) v[r] = q[r][j];
+        transpose16(v);
+        for (int i = 0; i < 16; ++i) _mm512_store_si512(panel.code[16 * j + i][16 * side], v[i]);
+    }
+    Factors f;
+    if constexpr (F::kGroups == 2) {
+        for (int r = 0; r < 16; ++r) {
+            const std::byte* p = weights.unit(m, o + smaller(r, n - 1), u);
+            F::factors(p, p, f);
+            v[r] = as_int(f.ws);
+        }
+        transpose16(v);
+        for (int g = 0; g < 16; ++g) _mm512_store_si512(panel.ws[g] + 16 * side, v[g]);
+    } else {
+        __m512i ws[8], low[8], high[8];
+        for (int i = 0; i < 8; ++i) {
+            F::factors(weights.unit(m, o + smaller(kPairRow[i], n - 1), u),
+                       weights2.unit(m, o + smaller(kPairRow[i] + 4, n - 1), u), f);
+            ws[i] = as_int(f.ws);
+            if constexpr (F::kMins > 0) low[i] = as_int(f.wm[0]);
+            if constexpr (F::kMins > 1) high[i] = as_int(f.wm[1]);
+        }
+        const auto store = [&](__m512i(&from)[8], float(*to)[kPanelRows]) {
+            transpose8(from);
+            for (int b = 0; b < 8; ++b) _mm512_store_si512(to[b] + 16 * side, from[b]);
+        };
+        store(ws, panel.ws);
+        if constexpr (F::kMins > 0) store(low, panel.wm);
+        if constexpr (F::kMins > 1) store(high, panel.wm + 8);
+    }
+}
+
+// Adds one unit to the sums of C rows of x.
+template <class F, int C>
+void add_unit(const Panel& panel, const std::byte* const* rows, int64_t n_in, int64_t u, float (*sum)[kPanelRows]) {
+    constexpr int kQuads = 8 / F::kGroups;  // fours of elements in a group
+    const int64_t n_block = smaller(8, n_in / 32 - 8 * u);
+    const int64_t totals[2] = {F::kMins == 1 ? a16::sum_at(n_in) : a16::low_at(n_in), a16::high_at(n_in)};
+    for (int64_t b = 0; b < n_block; ++b) {
+        const int64_t at = 4 * (8 * u + b);
+        for (int h = 0; h < F::kGroups; ++h) {
+            const int64_t g = F::kGroups * b + h;
+            const uint8_t(*code)[kPanelRows][4] = panel.code + kQuads * g;
+            const int64_t x = 2 * kUnit * u + b / 2 * 128 + b % 2 * 32 + 16 * h;
+            __m512i dot[C][2];
+            for (int c = 0; c < C; ++c) dot[c][0] = dot[c][1] = _mm512_setzero_si512();
+            const auto multiply_quads = [&](int64_t byte) {
+                for (int i = 0; i < kQuads; ++i) {
+                    const __m512i w0 = _mm512_load_si512(code[i]), w1 = _mm512_load_si512(code[i][16]);
+                    for (int c = 0; c < C; ++c) {
+                        const __m512i four = _mm512_set1_epi32(load<int32_t>(rows[c] + x + byte + 4 * i));
+                        dot[c][0] = _mm512_dpbusd_epi32(dot[c][0], w0, four);
+                        dot[c][1] = _mm512_dpbusd_epi32(dot[c][1], w1, four);
+                    }
+                }
+            };
+            multiply_quads(0);
+            for (int c = 0; c < C; ++c)
+                for (int side = 0; side < 2; ++side) dot[c][side] = _mm512_slli_epi32(dot[c][side], 8);
+            multiply_quads(64);
+            const __m512 ws[2] = {_mm512_load_ps(panel.ws[g]), _mm512_load_ps(panel.ws[g] + 16)};
+            for (int c = 0; c < C; ++c) {
+                const __m512 scale = _mm512_set1_ps(load<float>(rows[c] + a16::scale_at(n_in) + at));
+                __m512i offset = _mm512_setzero_si512();
+                if constexpr (F::kSigned)
+                    offset = _mm512_set1_epi32(
+                        load<int32_t>(rows[c] + (F::kGroups == 1 ? a16::offset_at(n_in) + at
+                                                                 : a16::offset16_at(n_in) + 2 * at + 4 * h)));
+                for (int side = 0; side < 2; ++side) {
+                    if constexpr (F::kSigned) dot[c][side] = _mm512_add_epi32(dot[c][side], offset);
+                    __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[c][side]), ws[side]);
+                    for (int i = 0; i < F::kMins; ++i) {
+                        const __m512 total = _mm512_set1_ps(load<float>(rows[c] + totals[i] + at));
+                        v = _mm512_fmadd_ps(_mm512_load_ps(panel.wm[8 * i + b] + 16 * side), total, v);
+                    }
+                    float* s = sum[c] + 16 * side;
+                    _mm512_store_ps(s, _mm512_fmadd_ps(v, scale, _mm512_load_ps(s)));
+                }
+            }
+        }
+    }
+}
+
+template <class F, int C>
+void add_unit_to_rows(const Panel& panel, const std::byte* const* rows, int64_t n_row, int64_t n_in, int64_t u,
+                      float (*sum)[kPanelRows]) {
+    if constexpr (C > 0) {
+        for (; n_row >= C; n_row -= C, rows += C, sum += C) add_unit<F, C>(panel, rows, n_in, u, sum);
+        add_unit_to_rows<F, C - 1>(panel, rows, n_row, n_in, u, sum);
+    }
+}
+
+template <class F>
+void panel_outputs(const MatmulTask& m, int64_t o, int64_t n_out, int64_t t, int64_t n_row) {
+    alignas(64) float sum[kColumns][kPanelRows];
+    Panel panel;
+    const std::byte* rows[kColumns];
+    for (int64_t c = 0; c < n_row; ++c) rows[c] = row_of(m, t + c);
+    memset(sum, 0, static_cast<size_t>(n_row) * sizeof sum[0]);
+    for (int64_t u = 0; u * kUnit < m.n_in; ++u) {
+        fill<F>(panel, m, o, smaller(16, n_out), u, 0);
+        if (n_out > 16) fill<F>(panel, m, o + 16, n_out - 16, u, 1);
+        add_unit_to_rows<F, 6>(panel, rows, n_row, m.n_in, u, sum);
+    }
+    for (int64_t c = 0; c < n_row; ++c)
+        memcpy(m.y + (t + c) * m.y_stride + o, sum[c], static_cast<size_t>(n_out) * sizeof(float));
+}
+
+template <class F>
+void product(const MatmulTask& m) {
+    constexpr int64_t kPanelPays = 4;  // rows of x from which unpacking to a panel is the faster way
+    for (int64_t t = 0; t < m.n_row; t += kColumns) {
+        const int64_t n_row = smaller(kColumns, m.n_row - t);
+        if (n_row < kPanelPays) {
+            for (int64_t o = 0; o < m.n_out; o += 16)
+                for (int64_t c = 0; c < n_row; ++c) sixteen_outputs<F>(m, o, smaller(16, m.n_out - o), t + c);
+        } else {
+            for (int64_t o = 0; o < m.n_out; o += kPanelRows)
+                panel_outputs<F>(m, o, smaller(kPanelRows, m.n_out - o), t, n_row);
+        }
+    }
+}
+
+// --- activations --------------------
+
+void quantize(const float* x, int64_t n, std::byte* row) {
+    const auto put = [&](int64_t array, int64_t i, auto value) { memcpy(row + array + 4 * i, &value, 4); };
+    for (int64_t b = 0; b < n / 32; ++b, x += 32) {
+        const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+        // The largest magnitude as bits: integers compare like non-negative floats, and NaN counts as larger than inf.
+        const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+        const int top = _mm512_reduce_max_epi32(
+            _mm512_max_epi32(_mm512_and_si512(as_int(x0), magnitude), _mm512_and_si512(as_int(x1), magnitude)));
+        const bool finite = top < 0x7f800000;
+        const float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(top)));
+        const bool nonzero = finite && amax >= 1e-30f;
+        const float top_code = static_cast<float>(a16::kTop);
+        const __m512 inverse = _mm512_set1_ps(nonzero ? top_code / amax : 0.0f);
+        __m512i q0 = _mm512_setzero_si512(), q1 = q0;
+        if (nonzero) {
+            q0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, inverse));
+            q1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, inverse));
+        }
+        const int low = _mm512_reduce_add_epi32(q0), high = _mm512_reduce_add_epi32(q1);
+        put(a16::scale_at(n), b, !finite ? __builtin_nanf("") : nonzero ? amax / top_code : 0.0f);
+        put(a16::sum_at(n), b, static_cast<float>(low + high));
+        put(a16::low_at(n), b, static_cast<float>(low));
+        put(a16::high_at(n), b, static_cast<float>(high));
+        put(a16::offset_at(n), b, -128 * (low + high));
+        put(a16::offset16_at(n), 2 * b, -128 * low);
+        put(a16::offset16_at(n), 2 * b + 1, -128 * high);
+        // q = 256 · (q + 128 >> 8) + the low byte as a signed one
+        std::byte* to = row + b / 2 * 128 + b % 2 * 32;
+        const auto store = [](std::byte* p, __m512i v) {
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+        };
+        const __m512i round = _mm512_set1_epi32(128);
+        store(to, _mm512_srai_epi32(_mm512_add_epi32(q0, round), 8));
+        store(to + 16, _mm512_srai_epi32(_mm512_add_epi32(q1, round), 8));
+        store(to + 64, q0);
+        store(to + 80, q1);
+    }
+}
+
+}  // namespace
+
+extern const A16Kernels kA16 = {
+    .split = true,
+    .quantize = quantize,
+    .q8_0 = product<Q8_0>,
+    .mxfp4 = product<Mxfp4>,
+    .q2_k = product<Q2K>,
+    .q3_k = product<Q3K>,
+    .q4_k = product<Q4K>,
+    .q5_k = product<Q5K>,
+    .q6_k = product<Q6K>,
+    .iq2_xxs = product<Iq2xxs>,
+};
+
+}  // namespace avx512
+}  // namespace vesta::backend
+
+#endif
