@@ -28,6 +28,9 @@ namespace {
 
 using a16::kUnit;
 
+// The pieces of a unit's work are small and meet in registers.
+#define VESTA_INLINE [[gnu::always_inline]] inline
+
 constexpr int64_t kColumns = 64;  // rows of x per sweep over the weights: 64 rows of 4096 are 0.5 MiB of codes
 
 template <class T>
@@ -36,19 +39,24 @@ T load(const std::byte* p) {
     memcpy(&v, p, sizeof v);
     return v;
 }
-float f16_at(const std::byte* p) { return _cvtsh_ss(load<uint16_t>(p)); }
-__m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
-__m256i load32(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-__m512i load64(const std::byte* p) { return _mm512_loadu_si512(p); }
-__m512i twice(__m256i v) { return _mm512_broadcast_i64x4(v); }
-__m512i join(__m256i low, __m256i high) { return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1); }
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+VESTA_INLINE float f16_at(const std::byte* p) { return _cvtsh_ss(load<uint16_t>(p)); }
+VESTA_INLINE __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+VESTA_INLINE __m256i load32(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+VESTA_INLINE __m512i load64(const std::byte* p) { return _mm512_loadu_si512(p); }
+VESTA_INLINE __m512i twice(__m256i v) { return _mm512_broadcast_i64x4(v); }
+VESTA_INLINE __m512i join(__m256i low, __m256i high) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
 __m128i load_u64x2(uint64_t low, uint64_t high) {
     return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
 }
 // One value for the lower eight lanes and one for the upper: what two rows of w have.
-__m512 halves(float low, float high) { return _mm512_insertf32x8(_mm512_set1_ps(low), _mm256_set1_ps(high), 1); }
-__m512 from_u8(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)); }
-__m512 from_i8(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)); }
+VESTA_INLINE __m512 halves(float low, float high) {
+    return _mm512_insertf32x8(_mm512_set1_ps(low), _mm256_set1_ps(high), 1);
+}
+VESTA_INLINE __m512 from_u8(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)); }
+VESTA_INLINE __m512 from_i8(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)); }
 
 constexpr int8_t kBias = -128;  // what is added to signed codes, as a byte
 
@@ -56,7 +64,7 @@ constexpr int8_t kBias = -128;  // what is added to signed codes, as a byte
 //
 // codes: q[j] has elements 64j .. 64j+63 of a unit (256 elements) as unsigned bytes.
 // factors: with one group per block, of the eight blocks of rows p0 and p1 (lanes 0..7 and 8..15); with two, of the
-// sixteen groups of row p0. ws, and wm of the first and second halves of blocks.
+// sixteen groups of row p0. ws, and -wm of the first and second halves of blocks.
 
 struct Factors {
     __m512 ws, wm[2];
@@ -65,12 +73,12 @@ struct Factors {
 struct Q8_0 {
     static constexpr int kElems = 32, kBytes = 34, kGroups = 1, kMins = 0;
     static constexpr bool kSigned = true;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         for (int j = 0; j < 4; ++j)
             q[j] = _mm512_xor_si512(join(load32(p + 68 * j + 2), load32(p + 68 * j + 36)), _mm512_set1_epi8(kBias));
     }
     // d of block b is word 17·b of the unit's 136; the last four are looked up from byte 128 on, where word 64 is 0.
-    static __m512i scales(const std::byte* p, int to) {
+    VESTA_INLINE static __m512i scales(const std::byte* p, int to) {
         const __m512i low = _mm512_inserti64x4(
             _mm512_setzero_si512(), _mm256_setr_epi16(0, 17, 34, 51, 0, 0, 0, 0, 0, 17, 34, 51, 0, 0, 0, 0), 0);
         const __m512i high = _mm512_inserti64x4(
@@ -79,7 +87,7 @@ struct Q8_0 {
         return _mm512_or_si512(_mm512_maskz_permutex2var_epi16(first, load64(p), low, load64(p + 64)),
                                _mm512_maskz_permutex2var_epi16(second, load64(p + 128), high, load64(p + 192)));
     }
-    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+    VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
         f.ws = _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_or_si512(scales(p0, 0), scales(p1, 8))));
     }
 };
@@ -87,7 +95,7 @@ struct Q8_0 {
 struct Mxfp4 {
     static constexpr int kElems = 32, kBytes = 17, kGroups = 1, kMins = 0;
     static constexpr bool kSigned = true;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         // Doubled values plus 128. The lookup takes six bits of its index, of which the upper two are the next
         // nibble's: the table is there four times.
         const __m512i table = _mm512_broadcast_i32x4(
@@ -100,7 +108,7 @@ struct Mxfp4 {
         }
     }
     // Scales are bytes 0, 17, .. 119 of the 136; they go to the top bytes of their lanes.
-    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+    VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
         const __m512i index =
             _mm512_slli_epi32(_mm512_setr_epi32(0, 17, 34, 51, 68, 85, 102, 119, 0, 17, 34, 51, 68, 85, 102, 119), 24);
         constexpr __mmask64 kLow = 0x0000000088888888, kHigh = 0x8888888800000000;
@@ -118,12 +126,12 @@ struct Mxfp4 {
 };
 
 // Two bits of every byte: bits `low` for the first 32 elements, `low` + 2 for the others.
-__m512i crumbs(const std::byte* p, int low) {
+VESTA_INLINE __m512i crumbs(const std::byte* p, int low) {
     const __m512i shifts = _mm512_inserti64x4(_mm512_set1_epi64(low), _mm256_set1_epi64x(low + 2), 1);
     return _mm512_and_si512(_mm512_srlv_epi64(twice(load32(p)), shifts), _mm512_set1_epi8(3));
 }
 // Bit `low` of every byte for the first 32 elements, bit `low` + 1 for the others, as bit `to`.
-__m512i bits(__m512i bytes, int low, int to) {
+VESTA_INLINE __m512i bits(__m512i bytes, int low, int to) {
     const __m512i turns =
         _mm512_inserti64x4(_mm512_set1_epi64((to - low) & 63), _mm256_set1_epi64x((to - low - 1) & 63), 1);
     return _mm512_and_si512(_mm512_rolv_epi64(bytes, turns), _mm512_set1_epi8(static_cast<int8_t>(1 << to)));
@@ -132,7 +140,7 @@ __m512i bits(__m512i bytes, int low, int to) {
 struct Q2K {
     static constexpr int kElems = 256, kBytes = 84, kGroups = 1, kMins = 2;
     static constexpr bool kSigned = false;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m128i sc = _mm_and_si128(load16(p), _mm_set1_epi8(15));
         // A table per group of 16, in its 128-bit lane: code -> code · scale.
         const __m128i two = _mm_add_epi8(sc, sc), three = _mm_add_epi8(sc, two), zero = _mm_setzero_si128();
@@ -146,7 +154,7 @@ struct Q2K {
             q[j] = _mm512_shuffle_epi8(table, crumbs(p + 16 + 32 * (j / 2), j % 2 * 4));
         }
     }
-    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+    VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
         f.ws = halves(f16_at(p0 + 80), f16_at(p1 + 80));
         // Even groups are the first halves of blocks.
         const __m256i split =
@@ -154,7 +162,7 @@ struct Q2K {
         const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(p0)), load16(p1), 1);
         const __m256i min = _mm256_permute4x64_epi64(
             _mm256_shuffle_epi8(_mm256_and_si256(_mm256_srli_epi16(both, 4), _mm256_set1_epi8(15)), split), 0xd8);
-        const __m512 factor = halves(-f16_at(p0 + 82), -f16_at(p1 + 82));
+        const __m512 factor = halves(f16_at(p0 + 82), f16_at(p1 + 82));
         f.wm[0] = _mm512_mul_ps(factor, from_u8(_mm256_castsi256_si128(min)));
         f.wm[1] = _mm512_mul_ps(factor, from_u8(_mm256_extracti128_si256(min, 1)));
     }
@@ -163,14 +171,14 @@ struct Q2K {
 struct Q3K {
     static constexpr int kElems = 256, kBytes = 110, kGroups = 2, kMins = 0;
     static constexpr bool kSigned = true;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m512i high = twice(load32(p));
         for (int j = 0; j < 4; ++j) {
             const __m512i code = _mm512_or_si512(crumbs(p + 32 + 32 * (j / 2), j % 2 * 4), bits(high, 2 * j, 2));
             q[j] = _mm512_add_epi8(code, _mm512_set1_epi8(124));
         }
     }
-    static void factors(const std::byte* p, const std::byte*, Factors& f) {
+    VESTA_INLINE static void factors(const std::byte* p, const std::byte*, Factors& f) {
         // 16 scales of 6 bits: nibbles of s[0..7], upper bits by fours in s[8..11].
         const auto s = load<uint64_t>(p + 96), nibbles = uint64_t{0x0f0f0f0f0f0f0f0f};
         const auto top = load<uint32_t>(p + 104), two = 0x03030303u;
@@ -184,23 +192,26 @@ struct Q3K {
     }
 };
 
-// The eight 6-bit scales and minima of q4_k and q5_k.
-struct ScaleMin {
-    uint64_t scale, min;
-};
-ScaleMin scale_min(const std::byte* s) {
-    const auto low = load<uint32_t>(s), mid = load<uint32_t>(s + 4), top = load<uint32_t>(s + 8);
-    const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x03030303;
-    return {(low & six) | static_cast<uint64_t>((top & four) | (low >> 6 & two) << 4) << 32,
-            (mid & six) | static_cast<uint64_t>((top >> 4 & four) | (mid >> 6 & two) << 4) << 32};
-}
-void factors_k4(const std::byte* p0, const std::byte* p1, Factors& f) {
-    const ScaleMin a = scale_min(p0 + 4), b = scale_min(p1 + 4);
-    f.ws = _mm512_mul_ps(halves(f16_at(p0), f16_at(p1)), from_u8(load_u64x2(a.scale, b.scale)));
-    f.wm[0] = _mm512_mul_ps(halves(-f16_at(p0 + 2), -f16_at(p1 + 2)), from_u8(load_u64x2(a.min, b.min)));
+// The eight 6-bit scales and minima of q4_k and q5_k. In the header's four words: d and dmin, then low (scales 0..3,
+// with two bits of scales 4..7 on top), mid (minima likewise) and top (four bits each of scales and minima 4..7).
+VESTA_INLINE void factors_k4(const std::byte* p0, const std::byte* p1, Factors& f) {
+    const __m256i header = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(p0)), load16(p1), 1);
+    // Words of scales 0..3, 4..7 and minima 0..3, 4..7, per row of w.
+    const __m256i own =
+        _mm256_srlv_epi32(_mm256_shuffle_epi32(header, 0xed), _mm256_setr_epi32(0, 0, 0, 4, 0, 0, 0, 4));
+    const __m256i six = _mm256_and_si256(own, _mm256_set1_epi64x(0x0f0f0f0f3f3f3f3f));
+    const __m256i tops = _mm256_srli_epi32(_mm256_shuffle_epi32(header, 0x84), 2);
+    const __m256i both = _mm256_or_si256(six, _mm256_and_si256(tops, _mm256_set1_epi64x(0x3030303000000000)));
+    const __m256i split = _mm256_permute4x64_epi64(both, 0xd8);  // scales of both rows, minima of both
+    const __m128i halfs = _mm_unpacklo_epi32(_mm256_castsi256_si128(header), _mm256_extracti128_si256(header, 1));
+    const __m512 d = _mm512_castps128_ps512(_mm_cvtph_ps(halfs));  // d and dmin of one row, of the other
+    const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
+    f.ws = _mm512_mul_ps(_mm512_permutexvar_ps(first, d), from_u8(_mm256_castsi256_si128(split)));
+    f.wm[0] = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_or_si512(first, _mm512_set1_epi32(1)), d),
+                            from_u8(_mm256_extracti128_si256(split, 1)));
 }
 // 32 bytes of two blocks: low nibbles of the first, high nibbles of the second.
-__m512i nibbles(const std::byte* p) {
+VESTA_INLINE __m512i nibbles(const std::byte* p) {
     const __m512i shifts = _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4);
     return _mm512_and_si512(_mm512_srlv_epi64(twice(load32(p)), shifts), _mm512_set1_epi8(15));
 }
@@ -208,26 +219,26 @@ __m512i nibbles(const std::byte* p) {
 struct Q4K {
     static constexpr int kElems = 256, kBytes = 144, kGroups = 1, kMins = 1;
     static constexpr bool kSigned = false;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         for (int j = 0; j < 4; ++j) q[j] = nibbles(p + 16 + 32 * j);
     }
-    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
+    VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
 };
 
 struct Q5K {
     static constexpr int kElems = 256, kBytes = 176, kGroups = 1, kMins = 1;
     static constexpr bool kSigned = false;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m512i high = twice(load32(p + 16));
         for (int j = 0; j < 4; ++j) q[j] = _mm512_or_si512(nibbles(p + 48 + 32 * j), bits(high, 2 * j, 4));
     }
-    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
+    VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
 };
 
 struct Q6K {
     static constexpr int kElems = 256, kBytes = 210, kGroups = 2, kMins = 0;
     static constexpr bool kSigned = true;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m512i nibble = _mm512_set1_epi8(15), two = _mm512_set1_epi8(0x30), bias = _mm512_set1_epi8(96);
         for (int half = 0; half < 2; ++half) {
             const __m512i low = load64(p + 64 * half), high = twice(load32(p + 128 + 32 * half));
@@ -241,7 +252,7 @@ struct Q6K {
                 bias);
         }
     }
-    static void factors(const std::byte* p, const std::byte*, Factors& f) {
+    VESTA_INLINE static void factors(const std::byte* p, const std::byte*, Factors& f) {
         f.ws = _mm512_mul_ps(_mm512_set1_ps(f16_at(p + 208)), from_i8(load16(p + 192)));
     }
 };
@@ -268,7 +279,7 @@ constexpr Iq2Tables kIq2;
 struct Iq2xxs {
     static constexpr int kElems = 256, kBytes = 66, kGroups = 1, kMins = 0;
     static constexpr bool kSigned = true;
-    static void codes(const std::byte* p, __m512i (&q)[4]) {
+    VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m512i groups =
             load64(p + 2);  // eight times: four grid indices, u32 of four 7-bit sign codes and the scale
         // The indices as 32 words, and their grid points from eight registers of 32.
@@ -299,7 +310,7 @@ struct Iq2xxs {
             q[j] = _mm512_xor_si512(code, _mm512_set1_epi8(kBias));
         }
     }
-    static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
+    VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
         const auto scale = [](const std::byte* p) {
             return _mm512_cvtepi64_epi32(_mm512_srli_epi64(load64(p + 2), 60));
         };
@@ -311,34 +322,42 @@ struct Iq2xxs {
 
 // --- shared pieces --------------------
 
-// A row of w, unit by unit. The last unit of 32-element blocks may be short: it is read from a padded copy.
+// Sixteen rows of w from output o on, of which n exist (the last one stands in for the others), unit by unit. The last
+// unit of 32-element blocks may be short: it is read from a padded copy.
 template <class F>
-struct Weights {
+struct Rows {
     static constexpr int64_t kUnitBytes = kUnit / F::kElems * F::kBytes;
-    alignas(64) std::byte pad[kUnitBytes];
-    const std::byte* unit(const MatmulTask& m, int64_t o, int64_t u) {
-        const std::byte* p = m.w + o * m.w_stride + u * kUnitBytes;
-        if (kUnit * (u + 1) <= m.n_in) return p;
+    const std::byte* start[16];
+    const std::byte* at[16];
+    std::byte pad[16][kUnitBytes];
+
+    Rows(const MatmulTask& m, int64_t o, int64_t n) {
+        for (int64_t r = 0; r < 16; ++r) start[r] = m.w + (o + smaller(r, n - 1)) * m.w_stride;
+    }
+    void go_to(int64_t u, int64_t n_in) {
+        for (int r = 0; r < 16; ++r) at[r] = start[r] + u * kUnitBytes;
+        if (kUnit * (u + 1) <= n_in) return;
         memset(pad, 0, sizeof pad);
-        memcpy(pad, p, static_cast<size_t>((m.n_in - kUnit * u) / F::kElems * F::kBytes));
-        return pad;
+        for (int r = 0; r < 16; ++r) {
+            memcpy(pad[r], at[r], static_cast<size_t>((n_in - kUnit * u) / F::kElems * F::kBytes));
+            at[r] = pad[r];
+        }
     }
 };
 
 const std::byte* row_of(const MatmulTask& m, int64_t t) {
     return m.a16 + (m.pick == nullptr ? t : m.pick[t]) * a16::row_bytes(m.n_in);
 }
-int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // The int32 sums of a unit with one row of x, four elements to a lane.
-void multiply(const __m512i (&q)[4], const std::byte* x, __m512i (&dot)[4]) {
+VESTA_INLINE void multiply(const __m512i (&q)[4], const std::byte* x, __m512i (&dot)[4]) {
     for (int j = 0; j < 4; ++j) {
         const __m512i high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[j], load64(x + 128 * j));
         dot[j] = _mm512_dpbusd_epi32(_mm512_slli_epi32(high, 8), q[j], load64(x + 128 * j + 64));
     }
 }
 // Adds lanes by fours: 128-bit lane k of the result has the sums of lanes k of the four.
-__m512i fold4(const __m512i (&v)[4]) {
+VESTA_INLINE __m512i fold4(const __m512i (&v)[4]) {
     const auto pair = [](__m512i a, __m512i b) {
         return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     };
@@ -346,11 +365,11 @@ __m512i fold4(const __m512i (&v)[4]) {
     return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
-__m512i as_int(__m512 v) { return _mm512_castps_si512(v); }
-__m512 as_float(__m512i v) { return _mm512_castsi512_ps(v); }
+VESTA_INLINE __m512i as_int(__m512 v) { return _mm512_castps_si512(v); }
+VESTA_INLINE __m512 as_float(__m512i v) { return _mm512_castsi512_ps(v); }
 
 // 4 x 4 lanes of 32 bits inside every 128-bit lane.
-void transpose4(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
+VESTA_INLINE void transpose4(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
     const __m512i ab_low = _mm512_unpacklo_epi32(a, b), ab_high = _mm512_unpackhi_epi32(a, b),
                   cd_low = _mm512_unpacklo_epi32(c, d), cd_high = _mm512_unpackhi_epi32(c, d);
     a = _mm512_unpacklo_epi64(ab_low, cd_low);
@@ -359,7 +378,7 @@ void transpose4(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
     d = _mm512_unpackhi_epi64(ab_high, cd_high);
 }
 // out[c] lane r = in[r] lane c
-void transpose16(__m512i (&v)[16]) {
+VESTA_INLINE void transpose16(__m512i (&v)[16]) {
     for (int i = 0; i < 16; i += 4) transpose4(v[i], v[i + 1], v[i + 2], v[i + 3]);
     // Now v[4a + k] has, in 128-bit lane l, column 4l + k of rows 4a .. 4a+3.
     for (int k = 0; k < 4; ++k) {
@@ -374,7 +393,7 @@ void transpose16(__m512i (&v)[16]) {
 }
 // Rows come in pairs, eight lanes each: v[i] has rows i and i + 4, v[4 + i] rows i + 8 and i + 12 (i < 4).
 // out[c] lane r = column c of row r
-void transpose8(__m512i (&v)[8]) {
+VESTA_INLINE void transpose8(__m512i (&v)[8]) {
     transpose4(v[0], v[1], v[2], v[3]);
     transpose4(v[4], v[5], v[6], v[7]);
     for (int k = 0; k < 4; ++k) {
@@ -390,8 +409,8 @@ void transpose8(__m512i (&v)[8]) {
 constexpr int kPairRow[8] = {0, 1, 2, 3, 8, 9, 10, 11};
 
 template <class F>
-void prefetch(const std::byte* p) {
-    for (int64_t at = 0; at < Weights<F>::kUnitBytes; at += 64)
+VESTA_INLINE void prefetch(const std::byte* p) {
+    for (int64_t at = 0; at < Rows<F>::kUnitBytes; at += 64)
         _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
 }
 
@@ -401,7 +420,7 @@ template <class F>
 void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
     const std::byte* row = row_of(m, t);
     const int64_t n_unit = (m.n_in + kUnit - 1) / kUnit, ahead = o + 32 <= m.n_out ? 16 * m.w_stride : 0;
-    Weights<F> weights, weights2;
+    Rows<F> w(m, o, n);
     Factors f;
     __m512i dot[4], q[4];
     __m512 sum = _mm512_setzero_ps();
@@ -409,6 +428,7 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
         const std::byte* x = row + 2 * kUnit * u;
         const auto* scale = reinterpret_cast<const float*>(row + a16::scale_at(m.n_in)) + 8 * u;
         const int64_t n_block = smaller(8, m.n_in / 32 - 8 * u);
+        w.go_to(u, m.n_in);
         if constexpr (F::kGroups == 1) {
             __m512i v[8];
             const auto totals = [&](int64_t array) {
@@ -416,8 +436,7 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
             };
             const __m512i offset = twice(load32(row + a16::offset_at(m.n_in) + 32 * u));
             for (int i = 0; i < 8; ++i) {
-                const std::byte* p0 = weights.unit(m, o + smaller(kPairRow[i], n - 1), u);
-                const std::byte* p1 = weights2.unit(m, o + smaller(kPairRow[i] + 4, n - 1), u);
+                const std::byte *p0 = w.at[kPairRow[i]], *p1 = w.at[kPairRow[i] + 4];
                 prefetch<F>(p0 + ahead);
                 prefetch<F>(p1 + ahead);
                 F::codes(p0, q);
@@ -433,10 +452,10 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
                 if constexpr (F::kSigned) sums = _mm512_add_epi32(sums, offset);
                 F::factors(p0, p1, f);
                 __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), f.ws);
-                if constexpr (F::kMins == 1) value = _mm512_fmadd_ps(f.wm[0], totals(a16::sum_at(m.n_in)), value);
+                if constexpr (F::kMins == 1) value = _mm512_fnmadd_ps(f.wm[0], totals(a16::sum_at(m.n_in)), value);
                 if constexpr (F::kMins == 2) {
-                    value = _mm512_fmadd_ps(f.wm[0], totals(a16::low_at(m.n_in)), value);
-                    value = _mm512_fmadd_ps(f.wm[1], totals(a16::high_at(m.n_in)), value);
+                    value = _mm512_fnmadd_ps(f.wm[0], totals(a16::low_at(m.n_in)), value);
+                    value = _mm512_fnmadd_ps(f.wm[1], totals(a16::high_at(m.n_in)), value);
                 }
                 v[i] = as_int(value);
             }
@@ -446,7 +465,7 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
             __m512i v[16];
             const __m512i offset = load64(row + a16::offset16_at(m.n_in) + 64 * u);
             for (int r = 0; r < 16; ++r) {
-                const std::byte* p = weights.unit(m, o + smaller(r, n - 1), u);
+                const std::byte* p = w.at[r];
                 prefetch<F>(p + ahead);
                 F::codes(p, q);
                 multiply(q, x, dot);
@@ -475,11 +494,10 @@ struct Panel {
 
 // Sixteen rows of w into columns [16·side, 16·side + 16) of the panel.
 template <class F>
-void fill(Panel& panel, const MatmulTask& m, int64_t o, int64_t n, int64_t u, int side) {
-    Weights<F> weights, weights2;
+void fill(Panel& panel, const Rows<F>& w, int side) {
     __m512i v[16];
     alignas(64) __m512i q[16][4];
-    for (int r = 0; r < 16; ++r) F::codes(weights.unit(m, o + smaller(r, n - 1), u), q[r]);
+    for (int r = 0; r < 16; ++r) F::codes(w.at[r], q[r]);
     for (int j = 0; j < 4; ++j) {
         for (int r = 0; r < 16; ++r) v[r] = q[r][j];
         transpose16(v);
@@ -488,8 +506,7 @@ void fill(Panel& panel, const MatmulTask& m, int64_t o, int64_t n, int64_t u, in
     Factors f;
     if constexpr (F::kGroups == 2) {
         for (int r = 0; r < 16; ++r) {
-            const std::byte* p = weights.unit(m, o + smaller(r, n - 1), u);
-            F::factors(p, p, f);
+            F::factors(w.at[r], w.at[r], f);
             v[r] = as_int(f.ws);
         }
         transpose16(v);
@@ -497,8 +514,7 @@ void fill(Panel& panel, const MatmulTask& m, int64_t o, int64_t n, int64_t u, in
     } else {
         __m512i ws[8], low[8], high[8];
         for (int i = 0; i < 8; ++i) {
-            F::factors(weights.unit(m, o + smaller(kPairRow[i], n - 1), u),
-                       weights2.unit(m, o + smaller(kPairRow[i] + 4, n - 1), u), f);
+            F::factors(w.at[kPairRow[i]], w.at[kPairRow[i] + 4], f);
             ws[i] = as_int(f.ws);
             if constexpr (F::kMins > 0) low[i] = as_int(f.wm[0]);
             if constexpr (F::kMins > 1) high[i] = as_int(f.wm[1]);
@@ -554,7 +570,7 @@ void add_unit(const Panel& panel, const std::byte* const* rows, int64_t n_in, in
                     __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[c][side]), ws[side]);
                     for (int i = 0; i < F::kMins; ++i) {
                         const __m512 total = _mm512_set1_ps(load<float>(rows[c] + totals[i] + at));
-                        v = _mm512_fmadd_ps(_mm512_load_ps(panel.wm[8 * i + b] + 16 * side), total, v);
+                        v = _mm512_fnmadd_ps(_mm512_load_ps(panel.wm[8 * i + b] + 16 * side), total, v);
                     }
                     float* s = sum[c] + 16 * side;
                     _mm512_store_ps(s, _mm512_fmadd_ps(v, scale, _mm512_load_ps(s)));
@@ -580,9 +596,12 @@ void panel_outputs(const MatmulTask& m, int64_t o, int64_t n_out, int64_t t, int
     const std::byte* rows[kColumns];
     for (int64_t c = 0; c < n_row; ++c) rows[c] = row_of(m, t + c);
     memset(sum, 0, static_cast<size_t>(n_row) * sizeof sum[0]);
+    Rows<F> w[2] = {{m, o, smaller(16, n_out)}, {m, n_out > 16 ? o + 16 : o, n_out > 16 ? n_out - 16 : n_out}};
     for (int64_t u = 0; u * kUnit < m.n_in; ++u) {
-        fill<F>(panel, m, o, smaller(16, n_out), u, 0);
-        if (n_out > 16) fill<F>(panel, m, o + 16, n_out - 16, u, 1);
+        for (int side = 0; side < 2; ++side) {
+            w[side].go_to(u, m.n_in);
+            fill<F>(panel, w[side], side);
+        }
         add_unit_to_rows<F, 6>(panel, rows, n_row, m.n_in, u, sum);
     }
     for (int64_t c = 0; c < n_row; ++c)
