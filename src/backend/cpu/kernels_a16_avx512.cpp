@@ -62,9 +62,11 @@ constexpr int8_t kBias = -128;  // what is added to signed codes, as a byte
 
 // --- formats --------------------
 //
-// codes: q[j] has elements 64j .. 64j+63 of a unit (256 elements) as unsigned bytes.
-// factors: with one group per block, of the eight blocks of rows p0 and p1 (lanes 0..7 and 8..15); with two, of the
-// sixteen groups of row p0. ws, and -wm of the first and second halves of blocks.
+// codes: a unit (256 elements) as unsigned bytes, in one of two orders. Plain: q[j] has elements 64j .. 64j+63.
+// kByBlock: quadword b of q[k] has elements 8k .. 8k+7 of block b, so that the sums of all eight blocks add up in lanes
+// of their own; the row of x is brought into the same order once per sixteen rows of w. factors: with one group per
+// block, of the eight blocks of rows p0 and p1 (lanes 0..7 and 8..15); with two, of the sixteen groups of row p0. ws,
+// and -wm of the first and second halves of blocks.
 
 struct Factors {
     __m512 ws, wm[2];
@@ -72,7 +74,7 @@ struct Factors {
 
 struct Q8_0 {
     static constexpr int kElems = 32, kBytes = 34, kGroups = 1, kMins = 0;
-    static constexpr bool kSigned = true;
+    static constexpr bool kSigned = true, kByBlock = false;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         for (int j = 0; j < 4; ++j)
             q[j] = _mm512_xor_si512(join(load32(p + 68 * j + 2), load32(p + 68 * j + 36)), _mm512_set1_epi8(kBias));
@@ -94,18 +96,22 @@ struct Q8_0 {
 
 struct Mxfp4 {
     static constexpr int kElems = 32, kBytes = 17, kGroups = 1, kMins = 0;
-    static constexpr bool kSigned = true;
+    static constexpr bool kSigned = true, kByBlock = true;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         // Doubled values plus 128. The lookup takes six bits of its index, of which the upper two are the next
         // nibble's: the table is there four times.
         const __m512i table = _mm512_broadcast_i32x4(
             _mm_setr_epi8(-128, -127, -126, -125, -124, -122, -120, -116, -128, 127, 126, 125, 124, 122, 120, 116));
-        const __m512i shifts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
-        for (int j = 0; j < 4; ++j) {
-            const __m128i a = load16(p + 34 * j + 1), b = load16(p + 34 * j + 18);
-            const __m512i both = join(_mm256_broadcastsi128_si256(a), _mm256_broadcastsi128_si256(b));
-            q[j] = _mm512_permutexvar_epi8(_mm512_srlv_epi64(both, shifts), table);
-        }
+        // Bytes 17b + 1 .. 17b + 8: elements 0..7 and 16..23 of block b; eight bytes on, 8..15 and 24..31.
+        const __m512i seventeens =
+            _mm512_mullo_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(0x1111111111111111));
+        const __m512i index = _mm512_add_epi8(seventeens, _mm512_set1_epi64(0x0807060504030201));
+        const __m512i a = _mm512_permutex2var_epi8(load64(p), index, load64(p + 64));
+        const __m512i b = _mm512_permutex2var_epi8(load64(p + 8), index, load64(p + 72));
+        q[0] = _mm512_permutexvar_epi8(a, table);
+        q[1] = _mm512_permutexvar_epi8(b, table);
+        q[2] = _mm512_permutexvar_epi8(_mm512_srli_epi16(a, 4), table);
+        q[3] = _mm512_permutexvar_epi8(_mm512_srli_epi16(b, 4), table);
     }
     // Scales are bytes 0, 17, .. 119 of the 136; they go to the top bytes of their lanes.
     VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
@@ -139,19 +145,21 @@ VESTA_INLINE __m512i bits(__m512i bytes, int low, int to) {
 
 struct Q2K {
     static constexpr int kElems = 256, kBytes = 84, kGroups = 1, kMins = 2;
-    static constexpr bool kSigned = false;
+    static constexpr bool kSigned = false, kByBlock = true;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
+        // Scale s of a group of 16 as the table 0, s, 2s, 3s, which is s · 0x03020100; four of them, those of blocks 2i
+        // and 2i + 1, in 128-bit lane i.
         const __m128i sc = _mm_and_si128(load16(p), _mm_set1_epi8(15));
-        // A table per group of 16, in its 128-bit lane: code -> code · scale.
-        const __m128i two = _mm_add_epi8(sc, sc), three = _mm_add_epi8(sc, two), zero = _mm_setzero_si128();
-        const __m128i low_a = _mm_unpacklo_epi8(zero, sc), low_b = _mm_unpackhi_epi8(zero, sc);
-        const __m128i high_a = _mm_unpacklo_epi8(two, three), high_b = _mm_unpackhi_epi8(two, three);
-        const __m128i tables[4] = {_mm_unpacklo_epi16(low_a, high_a), _mm_unpackhi_epi16(low_a, high_a),
-                                   _mm_unpacklo_epi16(low_b, high_b), _mm_unpackhi_epi16(low_b, high_b)};
-        const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-        for (int j = 0; j < 4; ++j) {
-            const __m512i table = _mm512_permutexvar_epi32(lane, _mm512_castsi128_si512(tables[j]));
-            q[j] = _mm512_shuffle_epi8(table, crumbs(p + 16 + 32 * (j / 2), j % 2 * 4));
+        const __m512i table = _mm512_mullo_epi32(_mm512_cvtepu8_epi32(sc), _mm512_set1_epi32(0x03020100));
+        const __m512i bytes = load64(p + 16), shifts = _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6);
+        const __m512i odd = _mm512_setr_epi64(0, 0x0808080808080808, 0, 0x0808080808080808, 0, 0x0808080808080808, 0,
+                                              0x0808080808080808);
+        for (int k = 0; k < 4; ++k) {
+            const __m512i own =
+                _mm512_permutexvar_epi64(_mm512_setr_epi64(k, k, k, k, 4 + k, 4 + k, 4 + k, 4 + k), bytes);
+            const __m512i which = _mm512_or_si512(odd, _mm512_set1_epi8(k < 2 ? 0 : 4));
+            const __m512i code = _mm512_and_si512(_mm512_srlv_epi64(own, shifts), _mm512_set1_epi8(3));
+            q[k] = _mm512_shuffle_epi8(table, _mm512_or_si512(code, which));
         }
     }
     VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
@@ -170,7 +178,7 @@ struct Q2K {
 
 struct Q3K {
     static constexpr int kElems = 256, kBytes = 110, kGroups = 2, kMins = 0;
-    static constexpr bool kSigned = true;
+    static constexpr bool kSigned = true, kByBlock = false;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m512i high = twice(load32(p));
         for (int j = 0; j < 4; ++j) {
@@ -210,34 +218,40 @@ VESTA_INLINE void factors_k4(const std::byte* p0, const std::byte* p1, Factors& 
     f.wm[0] = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_or_si512(first, _mm512_set1_epi32(1)), d),
                             from_u8(_mm256_extracti128_si256(split, 1)));
 }
-// 32 bytes of two blocks: low nibbles of the first, high nibbles of the second.
-VESTA_INLINE __m512i nibbles(const std::byte* p) {
-    const __m512i shifts = _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4);
-    return _mm512_and_si512(_mm512_srlv_epi64(twice(load32(p)), shifts), _mm512_set1_epi8(15));
+// Elements 8k .. 8k+7 of all blocks: low and high nibbles of quadword k of every 32 bytes.
+VESTA_INLINE __m512i nibbles(__m512i first64, __m512i second64, int k) {
+    const __m512i index = _mm512_setr_epi64(k, k, 4 + k, 4 + k, 8 + k, 8 + k, 12 + k, 12 + k);
+    const __m512i own = _mm512_permutex2var_epi64(first64, index, second64);
+    return _mm512_and_si512(_mm512_srlv_epi64(own, _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4)), _mm512_set1_epi8(15));
 }
 
 struct Q4K {
     static constexpr int kElems = 256, kBytes = 144, kGroups = 1, kMins = 1;
-    static constexpr bool kSigned = false;
+    static constexpr bool kSigned = false, kByBlock = true;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
-        for (int j = 0; j < 4; ++j) q[j] = nibbles(p + 16 + 32 * j);
+        for (int k = 0; k < 4; ++k) q[k] = nibbles(load64(p + 16), load64(p + 80), k);
     }
     VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
 };
 
 struct Q5K {
     static constexpr int kElems = 256, kBytes = 176, kGroups = 1, kMins = 1;
-    static constexpr bool kSigned = false;
+    static constexpr bool kSigned = false, kByBlock = true;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
-        const __m512i high = twice(load32(p + 16));
-        for (int j = 0; j < 4; ++j) q[j] = _mm512_or_si512(nibbles(p + 48 + 32 * j), bits(high, 2 * j, 4));
+        // Bit b of the byte of an element is the fifth bit of its code in block b.
+        const __m512i turns = _mm512_setr_epi64(4, 3, 2, 1, 0, 63, 62, 61);
+        for (int k = 0; k < 4; ++k) {
+            const __m512i fifths = _mm512_rolv_epi64(_mm512_set1_epi64(load<int64_t>(p + 16 + 8 * k)), turns);
+            q[k] = _mm512_or_si512(nibbles(load64(p + 48), load64(p + 112), k),
+                                   _mm512_and_si512(fifths, _mm512_set1_epi8(16)));
+        }
     }
     VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) { factors_k4(p0, p1, f); }
 };
 
 struct Q6K {
     static constexpr int kElems = 256, kBytes = 210, kGroups = 2, kMins = 0;
-    static constexpr bool kSigned = true;
+    static constexpr bool kSigned = true, kByBlock = false;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m512i nibble = _mm512_set1_epi8(15), two = _mm512_set1_epi8(0x30), bias = _mm512_set1_epi8(96);
         for (int half = 0; half < 2; ++half) {
@@ -278,36 +292,40 @@ constexpr Iq2Tables kIq2;
 
 struct Iq2xxs {
     static constexpr int kElems = 256, kBytes = 66, kGroups = 1, kMins = 0;
-    static constexpr bool kSigned = true;
+    static constexpr bool kSigned = true, kByBlock = true;
     VESTA_INLINE static void codes(const std::byte* p, __m512i (&q)[4]) {
         const __m512i groups =
-            load64(p + 2);  // eight times: four grid indices, u32 of four 7-bit sign codes and the scale
-        // The indices as 32 words, and their grid points from eight registers of 32.
-        const __m512i index = _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(groups));
+            load64(p + 2);  // a quadword per block: four grid indices, four 7-bit sign codes, the scale
+        // The indices as 32 words, and their grid points from eight registers of 32 (a lookup takes six bits of its
+        // index).
+        const __m512i pairs =
+            _mm512_setr_epi64(0x0303020201010000, 0x0b0b0a0a09090808, 0x1313121211111010, 0x1b1b1a1a19191818,
+                              0x2323222221212020, 0x2b2b2a2a29292828, 0x3333323231313030, 0x3b3b3a3a39393838);
+        const __m512i index = _mm512_permutexvar_epi8(pairs, groups);
         const auto grid = [](int i) { return _mm512_load_si512(kIq2.grid + 32 * i); };
         const auto lookup = [&](int i) { return _mm512_permutex2var_epi16(grid(i), index, grid(i + 1)); };
         const __mmask32 bit6 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(64)),
                         bit7 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(128));
         const __m512i points = _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, lookup(0), lookup(2)),
                                                        _mm512_mask_blend_epi16(bit6, lookup(4), lookup(6)));
-        // Sign codes into bytes of their own, then with the eighth: 256 bits in order.
-        const __m512i sevens =
-            _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x352e2720), groups);  // bits 32, 39, 46, 53
-        const __m512i eights =
+        // Sign codes (at bits 32, 39, 46, 53) into bytes of their own, then with the eighth sign.
+        const __m512i sevens = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x352e2720), groups);
+        const __m512i signs =
             _mm512_permutex2var_epi8(_mm512_load_si512(kIq2.signs), sevens, _mm512_load_si512(kIq2.signs + 64));
-        alignas(32) uint64_t negative[4];
-        _mm256_store_si256(reinterpret_cast<__m256i*>(negative), _mm512_cvtepi64_epi32(eights));
-        // Eight words to eight bytes each: two bits at 2j, then their magnitude (the lookup takes six bits of its
-        // index: the table is there sixteen times).
-        const __m512i fields = _mm512_set1_epi64(0x0e0c0a0806040200);
-        const __m512i magnitude = _mm512_set1_epi32(43 << 16 | 25 << 8 | 8);
-        const __m128i eight[4] = {_mm512_castsi512_si128(points), _mm512_extracti32x4_epi32(points, 1),
-                                  _mm512_extracti32x4_epi32(points, 2), _mm512_extracti32x4_epi32(points, 3)};
-        for (int j = 0; j < 4; ++j) {
-            const __m512i value = _mm512_permutexvar_epi8(
-                _mm512_multishift_epi64_epi8(fields, _mm512_cvtepu16_epi64(eight[j])), magnitude);
-            const __m512i code = _mm512_mask_sub_epi8(value, negative[j], _mm512_setzero_si512(), value);
-            q[j] = _mm512_xor_si512(code, _mm512_set1_epi8(kBias));
+        // Element 8k + i of a block has two bits of magnitude at 16k + 2i and its sign at 8k + i, which goes to bit 2.
+        // Codes by these three bits; the lookup takes six, so the table is there eight times.
+        const __m512i table = _mm512_set1_epi64(0x0055677800ab9988);  // 128 +- 8, 25, 43
+        for (int k = 0; k < 4; ++k) {
+            const __m512i magnitude = _mm512_multishift_epi64_epi8(
+                _mm512_add_epi8(_mm512_set1_epi64(0x0e0c0a0806040200), _mm512_set1_epi8(static_cast<int8_t>(16 * k))),
+                points);
+            const __m512i sign = _mm512_multishift_epi64_epi8(
+                _mm512_and_si512(_mm512_add_epi8(_mm512_set1_epi64(0x0504030201003f3e),
+                                                 _mm512_set1_epi8(static_cast<int8_t>(8 * k))),
+                                 _mm512_set1_epi8(63)),
+                signs);
+            const __m512i which = _mm512_ternarylogic_epi64(_mm512_set1_epi8(3), magnitude, sign, 0xca);
+            q[k] = _mm512_permutexvar_epi8(which, table);
         }
     }
     VESTA_INLINE static void factors(const std::byte* p0, const std::byte* p1, Factors& f) {
@@ -349,11 +367,49 @@ const std::byte* row_of(const MatmulTask& m, int64_t t) {
     return m.a16 + (m.pick == nullptr ? t : m.pick[t]) * a16::row_bytes(m.n_in);
 }
 
-// The int32 sums of a unit with one row of x, four elements to a lane.
-VESTA_INLINE void multiply(const __m512i (&q)[4], const std::byte* x, __m512i (&dot)[4]) {
+// A unit of a row of x: high bytes, then low bytes, each in the order of the codes they meet.
+struct Activations {
+    __m512i high[4], low[4];
+};
+template <class F>
+VESTA_INLINE Activations activations(const std::byte* x) {
+    Activations a;
     for (int j = 0; j < 4; ++j) {
-        const __m512i high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[j], load64(x + 128 * j));
-        dot[j] = _mm512_dpbusd_epi32(_mm512_slli_epi32(high, 8), q[j], load64(x + 128 * j + 64));
+        a.high[j] = load64(x + 128 * j);
+        a.low[j] = load64(x + 128 * j + 64);
+    }
+    if constexpr (F::kByBlock) {
+        // From v[j] with blocks 2j and 2j + 1 to quadwords k of all blocks.
+        const auto by_block = [](__m512i(&v)[4]) {
+            const __m512i even = _mm512_setr_epi64(0, 4, 8, 12, 1, 5, 9, 13),
+                          odd = _mm512_setr_epi64(2, 6, 10, 14, 3, 7, 11, 15);
+            const __m512i a01 = _mm512_permutex2var_epi64(v[0], even, v[1]),
+                          b01 = _mm512_permutex2var_epi64(v[2], even, v[3]);
+            const __m512i a23 = _mm512_permutex2var_epi64(v[0], odd, v[1]),
+                          b23 = _mm512_permutex2var_epi64(v[2], odd, v[3]);
+            v[0] = _mm512_shuffle_i64x2(a01, b01, 0x44);
+            v[1] = _mm512_shuffle_i64x2(a01, b01, 0xee);
+            v[2] = _mm512_shuffle_i64x2(a23, b23, 0x44);
+            v[3] = _mm512_shuffle_i64x2(a23, b23, 0xee);
+        };
+        by_block(a.high);
+        by_block(a.low);
+    }
+    return a;
+}
+
+// The int32 sums of a unit with one row of x, four elements to a lane. By block: block b is lanes 2b and 2b + 1.
+VESTA_INLINE __m512i multiply_by_block(const __m512i (&q)[4], const Activations& x) {
+    __m512i dot = _mm512_setzero_si512();
+    for (int k = 0; k < 4; ++k) dot = _mm512_dpbusd_epi32(dot, q[k], x.high[k]);
+    dot = _mm512_slli_epi32(dot, 8);
+    for (int k = 0; k < 4; ++k) dot = _mm512_dpbusd_epi32(dot, q[k], x.low[k]);
+    return dot;
+}
+VESTA_INLINE void multiply(const __m512i (&q)[4], const Activations& x, __m512i (&dot)[4]) {
+    for (int j = 0; j < 4; ++j) {
+        const __m512i high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[j], x.high[j]);
+        dot[j] = _mm512_dpbusd_epi32(_mm512_slli_epi32(high, 8), q[j], x.low[j]);
     }
 }
 // Adds lanes by fours: 128-bit lane k of the result has the sums of lanes k of the four.
@@ -425,7 +481,7 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
     __m512i dot[4], q[4];
     __m512 sum = _mm512_setzero_ps();
     for (int64_t u = 0; u < n_unit; ++u) {
-        const std::byte* x = row + 2 * kUnit * u;
+        const Activations x = activations<F>(row + 2 * kUnit * u);
         const auto* scale = reinterpret_cast<const float*>(row + a16::scale_at(m.n_in)) + 8 * u;
         const int64_t n_block = smaller(8, m.n_in / 32 - 8 * u);
         w.go_to(u, m.n_in);
@@ -435,20 +491,32 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
                 return _mm512_broadcast_f32x8(_mm256_loadu_ps(reinterpret_cast<const float*>(row + array) + 8 * u));
             };
             const __m512i offset = twice(load32(row + a16::offset_at(m.n_in) + 32 * u));
+            const auto block_sums = [&](const std::byte* p) {
+                F::codes(p, q);
+                if constexpr (F::kByBlock) {
+                    return multiply_by_block(q, x);
+                } else {
+                    multiply(q, x, dot);
+                    return fold4(dot);
+                }
+            };
             for (int i = 0; i < 8; ++i) {
                 const std::byte *p0 = w.at[kPairRow[i]], *p1 = w.at[kPairRow[i] + 4];
                 prefetch<F>(p0 + ahead);
                 prefetch<F>(p1 + ahead);
-                F::codes(p0, q);
-                multiply(q, x, dot);
-                const __m512i a = fold4(dot);
-                F::codes(p1, q);
-                multiply(q, x, dot);
-                const __m512i b = fold4(dot);
-                // 128-bit lanes 0 and 1 are halves of the even blocks, 2 and 3 of the odd.
-                __m512i sums = _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
-                sums = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15),
-                                                sums);
+                const __m512i a = block_sums(p0), b = block_sums(p1);
+                __m512i sums;
+                if constexpr (F::kByBlock) {
+                    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+                    sums =
+                        _mm512_add_epi32(_mm512_permutex2var_epi32(a, even, b),
+                                         _mm512_permutex2var_epi32(a, _mm512_or_si512(even, _mm512_set1_epi32(1)), b));
+                } else {
+                    // 128-bit lanes 0 and 1 are halves of the even blocks, 2 and 3 of the odd.
+                    sums = _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+                    sums = _mm512_permutexvar_epi32(
+                        _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15), sums);
+                }
                 if constexpr (F::kSigned) sums = _mm512_add_epi32(sums, offset);
                 F::factors(p0, p1, f);
                 __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), f.ws);
@@ -501,7 +569,8 @@ void fill(Panel& panel, const Rows<F>& w, int side) {
     for (int j = 0; j < 4; ++j) {
         for (int r = 0; r < 16; ++r) v[r] = q[r][j];
         transpose16(v);
-        for (int i = 0; i < 16; ++i) _mm512_store_si512(panel.code[16 * j + i][16 * side], v[i]);
+        for (int i = 0; i < 16; ++i)
+            _mm512_store_si512(panel.code[F::kByBlock ? i / 2 * 8 + 2 * j + i % 2 : 16 * j + i][16 * side], v[i]);
     }
     Factors f;
     if constexpr (F::kGroups == 2) {
