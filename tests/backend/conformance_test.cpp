@@ -503,11 +503,7 @@ const std::vector<Case>& cases() {
     return all;
 }
 
-std::vector<const Kernels*> tables() {
-    std::vector<const Kernels*> all = {&scalar_kernels()};
-    if (avx2_kernels() != nullptr) all.push_back(avx2_kernels());
-    return all;
-}
+std::vector<const Kernels*> tables() { return usable_kernels(); }
 
 testing::AssertionResult same_bits(const std::vector<float>& a, const std::vector<float>& b) {
     if (a.size() != b.size()) return testing::AssertionFailure() << a.size() << " and " << b.size() << " values";

@@ -29,10 +29,15 @@ void CpuOps::round(Tensor x, Activations& out) {
 }
 
 void CpuOps::run_products(std::span<const Product> products) {
-    // Tasks are runs of outputs of one product, sized by work. Outputs come in fours in the kernels.
-    const auto outputs_per_task = [](const Product& p) {
-        const int64_t each = std::max<int64_t>(1, p.n_row) * p.w.n_in;
-        return std::clamp<int64_t>(kTaskWork / std::max<int64_t>(1, each) / 4 * 4, 4, 256);
+    // Tasks are runs of outputs of one product: about eight per thread, unless that is too little work to hand over, or
+    // one row of x, for which kernels fetch the next weights while they work on these: a cut costs a wait for memory.
+    int64_t total = 0;
+    for (const Product& p : products) total += p.n_row * p.w.n_in * p.w.n_out;
+    const int64_t share = total / (8 * pool_.n_thread());
+    const auto outputs_per_task = [share](const Product& p) {
+        const int64_t each = std::max<int64_t>(1, p.n_row * p.w.n_in), most = p.n_row < 4 ? kStreamWork : share;
+        return std::clamp<int64_t>(std::clamp(share, kProductWork, std::max(kProductWork, most)) / each / kTileOutputs * kTileOutputs,
+                                   kTileOutputs, 256);
     };
     product_first_task_.clear();
     int64_t n_task = 0;
@@ -190,10 +195,24 @@ void CpuOps::grouped_out(const ops::GroupedOutArgs& a) {
     matmul({.y = a.y, .w = a.b, .x = a.low});
 }
 
+void CpuOps::swiglu_and_round(const ops::SwigluArgs& a, bool rounded) {
+    const int64_t n = a.y.n_col, stride = a16::row_bytes(n);
+    if (rounded) h_rounded_.reserve(a.y.n_row * stride);
+    parallel(a.y.n_row, 20 * n, [&](int64_t first, int64_t last) {
+        for (int64_t t = first; t < last; ++t) {
+            k_.swiglu(a.y.row(t), a.gate.row(t), a.up.row(t), a.clamp, a.scale == nullptr ? 1.0f : a.scale[t], n);
+            if (rounded) k_.a16.quantize(a.y.row(t), n, h_rounded_.bytes() + t * stride);
+        }
+    });
+}
+
 void CpuOps::shared_expert(const ops::SharedExpertArgs& a) {
     matmul_shared_input(a.x, {{a.g, a.gate}, {a.u, a.up}});
-    swiglu({.y = a.g, .gate = a.g, .up = a.u, .clamp = a.clamp});
-    matmul({.y = a.y, .w = a.down, .x = a.g});
+    const bool rounded = reads_a16(a.down.type);
+    swiglu_and_round({.y = a.g, .gate = a.g, .up = a.u, .clamp = a.clamp}, rounded);
+    products_.clear();
+    products_.push_back({.y = a.y, .w = a.down, .x = a.g, .activations = rounded ? &h_rounded_ : nullptr, .n_row = a.g.n_row});
+    run_products(products_);
 }
 
 void CpuOps::routed_experts(const ops::RoutedExpertsArgs& a) {
@@ -229,23 +248,29 @@ void CpuOps::routed_experts(const ops::RoutedExpertsArgs& a) {
         products_.push_back(p);
     }
     run_products(products_);
-    swiglu({.y = a.g.rows(0, n_pair), .gate = a.g.rows(0, n_pair), .up = a.u.rows(0, n_pair), .clamp = a.clamp,
-            .scale = pair_weight_.data()});
-
     const bool down_rounded = reads_a16(a.down.type);
-    if (down_rounded) round(a.g.rows(0, n_pair), h_rounded_);
+    swiglu_and_round({.y = a.g.rows(0, n_pair), .gate = a.g.rows(0, n_pair), .up = a.u.rows(0, n_pair), .clamp = a.clamp,
+                      .scale = pair_weight_.data()}, down_rounded);
+
+    // An expert with one row, as all are when decoding, writes to its place; rows of the others are moved there after.
     products_.clear();
+    bool move = false;
     for (int64_t e = 0; e < n_expert; ++e) {
         const int64_t first = begin(e), n = end(e) - first;
         if (n == 0) continue;
-        products_.push_back({.y = a.ys.rows(first, n), .w = a.down.expert(e), .x = a.g.rows(first, n),
+        move = move || n > 1;
+        const Tensor y = n == 1 ? a.parts.rows(sorted_pair_[static_cast<size_t>(first)], 1) : a.ys.rows(first, n);
+        products_.push_back({.y = y, .w = a.down.expert(e), .x = a.g.rows(first, n),
                              .activations = down_rounded ? &h_rounded_ : nullptr, .activation_row = first, .n_row = n});
     }
     run_products(products_);
+    if (!move) return;
     parallel(n_pair, a.ys.n_col, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i)
-            std::memcpy(a.parts.row(sorted_pair_[static_cast<size_t>(i)]), a.ys.row(i),
-                        static_cast<size_t>(a.ys.n_col) * sizeof(float));
+        for (int64_t i = first; i < last; ++i) {
+            const auto pair = sorted_pair_[static_cast<size_t>(i)];
+            if (const int64_t e = a.expert[pair]; end(e) - begin(e) > 1)
+                std::memcpy(a.parts.row(pair), a.ys.row(i), static_cast<size_t>(a.ys.n_col) * sizeof(float));
+        }
     });
 }
 

@@ -81,6 +81,8 @@ class CpuOps : public ReferenceOps {
     void parallel(int64_t n, int64_t cost_each, F&& body);
     void round(ops::Tensor x, Activations& out);
     void run_products(std::span<const Product> products);
+    // Rows of h = swiglu(...), also rounded into h_rounded_ when the product after reads that.
+    void swiglu_and_round(const ops::SwigluArgs& a, bool rounded);
     // y_i = W_i x for every pair, x rounded once.
     void matmul_shared_input(ops::Tensor x, std::initializer_list<std::pair<ops::Tensor, ops::Weight>> outputs);
 
@@ -111,6 +113,9 @@ class CpuOps : public ReferenceOps {
 
 // Work below this many multiply-adds is not worth waking another thread for (about 10 µs on one core).
 constexpr int64_t kTaskWork = 1 << 16;
+// The same for products, whose kernels are faster: one or two µs of one row of x. And a task's most work with one row:
+// 128 outputs of 4096, some 10 µs. Outputs are computed in tiles of 8, 16 or 32.
+constexpr int64_t kProductWork = 1 << 16, kStreamWork = 1 << 19, kTileOutputs = 32;
 
 template <class F>
 void CpuOps::parallel(int64_t n, int64_t cost_each, F&& body) {
