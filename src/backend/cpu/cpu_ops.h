@@ -114,8 +114,8 @@ class CpuOps : public ReferenceOps {
 // Work below this many multiply-adds is not worth waking another thread for (about 10 µs on one core).
 constexpr int64_t kTaskWork = 1 << 16;
 // The same for products, whose kernels are faster: one or two µs of one row of x. And a task's most work with one row:
-// 128 outputs of 4096, some 10 µs. Outputs are computed in tiles of 8, 16 or 32.
-constexpr int64_t kProductWork = 1 << 16, kStreamWork = 1 << 19, kTileOutputs = 32;
+// 256 outputs of 4096, some 20 µs. Outputs are computed in tiles of 8, 16 or 32.
+constexpr int64_t kProductWork = 1 << 16, kStreamWork = 1 << 20, kTileOutputs = 32;
 
 template <class F>
 void CpuOps::parallel(int64_t n, int64_t cost_each, F&& body) {

@@ -311,6 +311,14 @@ void eight_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
     constexpr int64_t kUnitBytes = Weights<F>::kUnitBytes;
     const std::byte* row = row_of(m, t);
     const int64_t n_unit = (m.n_in + kUnit - 1) / kUnit, ahead = o + 16 <= m.n_out ? 8 * m.w_stride : 0;
+    // The first rows of a task have been fetched by nobody: four units at once, then ahead in their own row.
+    constexpr int64_t kUnitsAhead = 4;
+    const auto fetch = [](const std::byte* p) {
+        for (int64_t at = 0; at < kUnitBytes; at += 64)
+            _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
+    };
+    for (int64_t u = 0; o == 0 && u < smaller(kUnitsAhead, n_unit); ++u)
+        for (int64_t r = 0; r < n; ++r) fetch(m.w + r * m.w_stride + u * kUnitBytes);
     std::byte pad[kUnitBytes];
     Unit w;
     __m256 sum = _mm256_setzero_ps();
@@ -319,8 +327,8 @@ void eight_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
         const std::byte* q = row + 2 * kUnit * u;
         for (int r = 0; r < 8; ++r) {
             const std::byte* p = Weights<F>::unit(m, o + smaller(r, n - 1), u, pad);
-            for (int64_t at = 0; at < kUnitBytes; at += 64)
-                _mm_prefetch(reinterpret_cast<const char*>(p + at + ahead), _MM_HINT_T0);
+            fetch(p + ahead);
+            if (o == 0) fetch(p + kUnitsAhead * kUnitBytes);
             F::unpack(p, w);
             __m256i part[8];
             if constexpr (F::kGroups == 1) {

@@ -475,20 +475,29 @@ struct Prefetch {
     int64_t jump;           // from a unit's address to that of the next sixteen rows
     int64_t n_unit, ahead = 0;
     bool in_order;
+    bool cold;  // the first rows of a task, which nobody has fetched: four units at once, then ahead in their own row
+                // too
 
-    Prefetch(const MatmulTask& m, int64_t o, int64_t units) : n_unit(units) {
+    Prefetch(const MatmulTask& m, int64_t o, int64_t units, const Rows<F>& rows) : n_unit(units), cold(o == 0) {
         jump = o + 32 <= m.n_out ? 16 * m.w_stride : 0;
         next = m.w + o * m.w_stride + jump;
         in_order = 16 * m.w_stride <= 40960;
+        if (!cold) return;
+        for (int64_t u = 0; u < smaller(kUnitsAhead, n_unit); ++u)
+            for (int r = 0; r < 16; ++r) fetch(rows.start[r] + u * kUnitBytes);
+        cold = in_order;
+    }
+    VESTA_INLINE static void fetch(const std::byte* p) {
+        for (int64_t at = 0; at < kUnitBytes; at += 64)
+            _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
     }
     VESTA_INLINE void go_to(int64_t u) {
         ahead = (u + kUnitsAhead < n_unit ? kUnitsAhead : kUnitsAhead - n_unit) * kUnitBytes +
                 (u + kUnitsAhead < n_unit ? 0 : jump);
     }
     VESTA_INLINE void operator()(const std::byte* unit) {
-        const std::byte* p = in_order ? next : unit + ahead;
-        for (int64_t at = 0; at < kUnitBytes; at += 64)
-            _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
+        fetch(in_order ? next : unit + ahead);
+        if (cold) fetch(unit + ahead);
         next += kUnitBytes;
     }
 };
@@ -499,7 +508,7 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
     const std::byte* row = row_of(m, t);
     const int64_t n_unit = (m.n_in + kUnit - 1) / kUnit;
     Rows<F> w(m, o, n);
-    Prefetch<F> prefetch(m, o, n_unit);
+    Prefetch<F> prefetch(m, o, n_unit, w);
     Factors f;
     __m512i dot[4], q[4];
     __m512 sum = _mm512_setzero_ps();
