@@ -19,19 +19,22 @@ namespace {
 
 using a16::kUnit;
 
+// The pieces of a unit's work are small and meet in registers.
+#define VESTA_INLINE [[gnu::always_inline]] inline
+
 constexpr int64_t kColumns = 64;  // rows of x per sweep over the weights: 64 rows of 4096 are 0.5 MiB of codes
 
-uint64_t load_u64(const std::byte* p) {
+VESTA_INLINE uint64_t load_u64(const std::byte* p) {
     uint64_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-uint32_t load_u32(const std::byte* p) {
+VESTA_INLINE uint32_t load_u32(const std::byte* p) {
     uint32_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-uint16_t load_u16(const std::byte* p) {
+VESTA_INLINE uint16_t load_u16(const std::byte* p) {
     uint16_t v;
     memcpy(&v, p, sizeof v);
     return v;
@@ -41,16 +44,16 @@ float load_f32(const std::byte* p) {
     memcpy(&v, p, sizeof v);
     return v;
 }
-float f16_at(const std::byte* p) { return _cvtsh_ss(load_u16(p)); }
-__m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
-__m256i load32(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-__m256i in_lanes(__m128i low, __m128i high) { return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1); }
-__m128i load_u64x2(uint64_t low, uint64_t high) {
+VESTA_INLINE float f16_at(const std::byte* p) { return _cvtsh_ss(load_u16(p)); }
+VESTA_INLINE __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+VESTA_INLINE __m256i load32(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+VESTA_INLINE __m256i in_lanes(__m128i low, __m128i high) { return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1); }
+VESTA_INLINE __m128i load_u64x2(uint64_t low, uint64_t high) {
     return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
 }
 // Eight unsigned or signed bytes to f32.
-__m256 from_u8(__m128i bytes) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)); }
-__m256 from_i8(__m128i bytes) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)); }
+VESTA_INLINE __m256 from_u8(__m128i bytes) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)); }
+VESTA_INLINE __m256 from_i8(__m128i bytes) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)); }
 
 // --- formats: codes in order, and the factors ws and wm of each block (or half of one) --------------------
 
@@ -64,7 +67,7 @@ struct Unit {
 
 struct Q8_0 {
     static constexpr int kElems = 32, kBytes = 34, kGroups = 1, kMins = 0;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         alignas(16) uint16_t d[8];
         for (int b = 0; b < 8; ++b) {
             d[b] = load_u16(p + kBytes * b);
@@ -76,7 +79,7 @@ struct Q8_0 {
 
 struct Mxfp4 {
     static constexpr int kElems = 32, kBytes = 17, kGroups = 1, kMins = 0;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         const __m256i doubled =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
         const __m256i nibble = _mm256_set1_epi8(15), shifts = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4);
@@ -98,13 +101,13 @@ struct Mxfp4 {
 };
 
 // Bits `shift` and `shift`+1 of every byte.
-__m256i crumbs(__m256i bytes, int shift) {
+VESTA_INLINE __m256i crumbs(__m256i bytes, int shift) {
     return _mm256_and_si256(_mm256_srli_epi16(bytes, shift), _mm256_set1_epi8(3));
 }
 
 struct Q2K {
     static constexpr int kElems = 256, kBytes = 84, kGroups = 1, kMins = 2;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         const __m128i both = load16(p), sc = _mm_and_si128(both, _mm_set1_epi8(15));
         const __m128i minima = _mm_and_si128(_mm_srli_epi16(both, 4), _mm_set1_epi8(15));
         // A table per group: code -> code · scale.
@@ -138,7 +141,7 @@ struct Q2K {
 
 struct Q3K {
     static constexpr int kElems = 256, kBytes = 110, kGroups = 2, kMins = 0;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         const __m256i high = load32(p);
         for (int b = 0; b < 8; ++b) {
             const __m256i two = crumbs(load32(p + 32 + 32 * (b / 4)), 2 * (b % 4));
@@ -162,7 +165,7 @@ struct Q3K {
 };
 
 // The eight 6-bit scales and minima of q4_k and q5_k.
-void scales_k4(const std::byte* p, Unit& u) {
+VESTA_INLINE void scales_k4(const std::byte* p, Unit& u) {
     const uint32_t low = load_u32(p + 4), mid = load_u32(p + 8), top = load_u32(p + 12);
     const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x03030303;
     const uint64_t scale = (low & six) | static_cast<uint64_t>((top & four) | (low >> 6 & two) << 4) << 32;
@@ -174,7 +177,7 @@ void scales_k4(const std::byte* p, Unit& u) {
 
 struct Q4K {
     static constexpr int kElems = 256, kBytes = 144, kGroups = 1, kMins = 1;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         const __m256i nibble = _mm256_set1_epi8(15);
         for (int c = 0; c < 4; ++c) {
             const __m256i bytes = load32(p + 16 + 32 * c);
@@ -187,7 +190,7 @@ struct Q4K {
 
 struct Q5K {
     static constexpr int kElems = 256, kBytes = 176, kGroups = 1, kMins = 1;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         const __m256i nibble = _mm256_set1_epi8(15), high = load32(p + 16);
         for (int b = 0; b < 8; ++b) {
             const __m256i low = _mm256_srli_epi16(load32(p + 48 + 32 * (b / 2)), 4 * (b % 2));
@@ -200,7 +203,7 @@ struct Q5K {
 
 struct Q6K {
     static constexpr int kElems = 256, kBytes = 210, kGroups = 2, kMins = 0;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         const __m256i nibble = _mm256_set1_epi8(15);
         for (int b = 0; b < 8; ++b) {
             const int half = b / 4, k = b % 4;
@@ -218,7 +221,7 @@ struct Q6K {
 
 struct Iq2xxs {
     static constexpr int kElems = 256, kBytes = 66, kGroups = 1, kMins = 0;
-    static void unpack(const std::byte* p, Unit& u) {
+    VESTA_INLINE static void unpack(const std::byte* p, Unit& u) {
         // The words behind the grid indices, one per block: four 7-bit sign codes and the scale.
         const __m256i a = load32(p + 2), b = load32(p + 34);
         const __m256i words = _mm256_permute4x64_epi64(
@@ -255,7 +258,7 @@ struct Iq2xxs {
 // --- shared pieces --------------------
 
 // Lanes become rows: out[c][r] = in[r][c].
-void transpose8(__m256 (&v)[8]) {
+VESTA_INLINE void transpose8(__m256 (&v)[8]) {
     __m256 a[8], b[8];
     for (int i = 0; i < 8; i += 2) {
         a[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
@@ -274,13 +277,13 @@ void transpose8(__m256 (&v)[8]) {
 }
 
 // The sums over the lanes of eight vectors.
-__m256i sums_of(const __m256i (&v)[8]) {
+VESTA_INLINE __m256i sums_of(const __m256i (&v)[8]) {
     const __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
     const __m256i b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
     return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
 }
 
-__m256i products(const int8_t* code, const std::byte* q) {  // 16 elements
+VESTA_INLINE __m256i products(const int8_t* code, const std::byte* q) {  // 16 elements
     return _mm256_madd_epi16(_mm256_cvtepi8_epi16(load16(reinterpret_cast<const std::byte*>(code))), load32(q));
 }
 
