@@ -466,16 +466,17 @@ constexpr int kPairRow[8] = {0, 1, 2, 3, 8, 9, 10, 11};
 
 // Fetches what comes after these sixteen rows: a row is about one page, and the processor's own prefetch stops at
 // pages. While sixteen rows fit L1 (q4_k up to n_in = 4096), the next sixteen are fetched in the order of memory;
-// longer ones, four units ahead in their own row. GB/s of one thread, read loop 36: q4_k 28 and 27, mxfp4 30 and 29,
-// q8_0 25 and 29 (the two ways in this order); without either 8, 8 and 14; into L2 only 20, 19 and 23.
+// longer ones, some 600 bytes ahead in their own row. GB/s of one thread with these two ways, a read loop having 36:
+// q4_k 28 and 27, mxfp4 30 and 29, q8_0 25 and 31. Without either 8, 8 and 14; into L2 only 20, 19 and 23
+// (bench/NOTES.md).
 template <class F>
 struct Prefetch {
-    static constexpr int64_t kUnitBytes = Rows<F>::kUnitBytes, kUnitsAhead = 4;
+    static constexpr int64_t kUnitBytes = Rows<F>::kUnitBytes, kUnitsAhead = kUnitBytes > 256 ? 2 : 4;
     const std::byte* next;  // of the next sixteen rows
     int64_t jump;           // from a unit's address to that of the next sixteen rows
     int64_t n_unit, ahead = 0;
     bool in_order;
-    bool cold;  // the first rows of a task, which nobody has fetched: four units at once, then ahead in their own row
+    bool cold;  // the first rows of a task, which nobody has fetched: some at once, then ahead in their own row
                 // too
 
     Prefetch(const MatmulTask& m, int64_t o, int64_t units, const Rows<F>& rows) : n_unit(units), cold(o == 0) {
