@@ -47,7 +47,9 @@ float load_f32(const std::byte* p) {
 VESTA_INLINE float f16_at(const std::byte* p) { return _cvtsh_ss(load_u16(p)); }
 VESTA_INLINE __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 VESTA_INLINE __m256i load32(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-VESTA_INLINE __m256i in_lanes(__m128i low, __m128i high) { return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1); }
+VESTA_INLINE __m256i in_lanes(__m128i low, __m128i high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
 VESTA_INLINE __m128i load_u64x2(uint64_t low, uint64_t high) {
     return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
 }
@@ -461,8 +463,12 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n_out, int64_t t, i
     memset(sum, 0, static_cast<size_t>(n_row) * sizeof sum[0]);
     for (int64_t u = 0; u * kUnit < m.n_in; ++u) {
         for (int side = 0; side < 2; ++side) {
-            for (int r = 0; r < 8; ++r)
-                F::unpack(Weights<F>::unit(m, o + smaller(8 * side + r, n_out - 1), u, pad), w[r]);
+            for (int r = 0; r < 8; ++r) {
+                const std::byte* p = Weights<F>::unit(m, o + smaller(8 * side + r, n_out - 1), u, pad);
+                F::unpack(p, w[r]);
+                for (int64_t at = 0; at < Weights<F>::kUnitBytes; at += 64)
+                    _mm_prefetch(reinterpret_cast<const char*>(p + 2 * Weights<F>::kUnitBytes + at), _MM_HINT_T0);
+            }
             fill<F>(panel, w, side);
         }
         add_unit_to_rows<F, 4>(panel, rows, n_row, m.n_in, u, sum);
@@ -473,7 +479,7 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n_out, int64_t t, i
 
 template <class F>
 void product(const MatmulTask& m) {
-    constexpr int64_t kPanelPays = 4;  // rows of x from which unpacking to a panel is the faster way
+    constexpr int64_t kPanelPays = 3;  // rows of x from which unpacking to a panel is the faster way
     for (int64_t t = 0; t < m.n_row; t += kColumns) {
         const int64_t n_row = smaller(kColumns, m.n_row - t);
         if (n_row < kPanelPays) {
