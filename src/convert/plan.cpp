@@ -70,6 +70,25 @@ Status decide(PlannedTensor& t, const Options& options, std::vector<std::string>
     return {};
 }
 
+// The loader wants gate and up of one layer in one format, so that a backend can run them together: a recipe that
+// says otherwise is refused here and not after hours of work.
+Status check_gate_and_up(const Plan& p) {
+    std::map<std::string_view, Type> types;
+    for (const PlannedTensor& t : p.tensors) types.emplace(t.expected.gguf_name, t.type);
+    for (const auto& [name, type] : types) {
+        const size_t at = name.find(".ffn_gate_");
+        if (at == name.npos || name.find("exp") == name.npos) continue;
+        const std::string up = strf("{}.ffn_up_{}", name.substr(0, at), name.substr(at + 10));
+        const auto other = types.find(up);
+        if (other != types.end() && other->second != type)
+            return Error{
+                Code::invalid_argument,
+                strf("recipe '{}': {} would be {} and {} {}; both must have one format", p.options.recipe.name,
+                     printable(name), quant::format(type).name, printable(up), quant::format(other->second).name)};
+    }
+    return {};
+}
+
 Status check_overrides(const Plan& p) {
     for (const Override& o : p.options.overrides)
         if (std::none_of(p.tensors.begin(), p.tensors.end(), [&](const PlannedTensor& t) {
@@ -166,6 +185,7 @@ void place_drafter(Plan& p) {
 Status finish_plan(Plan& p) {
     place_drafter(p);
     VESTA_TRY_STATUS(check_overrides(p));
+    VESTA_TRY_STATUS(check_gate_and_up(p));
     VESTA_TRY_STATUS(check_importance(p));
     note_coarse_sources(p);
     const bool energy = std::any_of(p.tensors.begin(), p.tensors.end(),
