@@ -16,6 +16,7 @@
 #include "quant/half.h"
 #include "safetensors/file.h"
 #include "safetensors/strict_json.h"
+#include "support/weight_difference.h"
 
 namespace vesta::test {
 namespace {
@@ -24,10 +25,12 @@ namespace fs = std::filesystem;
 using convert::ExpectedTensor;
 using nlohmann::json;
 using safetensors::DType;
-using Bytes = std::vector<std::byte>;
 
 constexpr uint64_t kMaxFixtureBytes = 256 << 20;
 const char* const kTextFiles[] = {"config.json", "tokenizer.json"};
+// One byte. 1 (no such tensor): Key::bits, experts MXFP4. 2: Key::rank, experts of any format.
+const char* const kFormatName = "format";
+constexpr uint8_t kFormat = 2;
 
 // FNV-1a, 64 bit, over type, shape and bytes: enough to notice any accident, and no library.
 std::string hash_of(DType dtype, const std::vector<uint64_t>& shape, std::span<const std::byte> bytes) {
@@ -39,60 +42,6 @@ std::string hash_of(DType dtype, const std::vector<uint64_t>& shape, std::span<c
     add(std::as_bytes(std::span(head)));
     add(bytes);
     return strf("{:016x}", h);
-}
-
-// ---- differences, as planes of bytes
-
-template <class T>
-void store_differences(std::span<const std::byte> original, std::span<const std::byte> predicted, std::byte* planes) {
-    const size_t n = original.size() / sizeof(T);
-    for (size_t i = 0; i < n; ++i) {
-        T a, b;
-        std::memcpy(&a, original.data() + i * sizeof(T), sizeof(T));
-        std::memcpy(&b, predicted.data() + i * sizeof(T), sizeof(T));
-        const auto d = static_cast<T>(a - b);  // modulo 2^w; zigzag puts small positive and negative numbers near 0
-        const auto z = static_cast<T>(static_cast<T>(d << 1) ^ static_cast<T>(-(d >> (8 * sizeof(T) - 1))));
-        for (size_t k = 0; k < sizeof(T); ++k)
-            planes[k * n + i] = static_cast<std::byte>(static_cast<uint64_t>(z) >> (8 * k));
-    }
-}
-
-template <class T>
-void apply_differences(std::span<const std::byte> planes, std::span<const std::byte> predicted, std::byte* original) {
-    const size_t n = planes.size() / sizeof(T);
-    for (size_t i = 0; i < n; ++i) {
-        uint64_t wide = 0;
-        for (size_t k = 0; k < sizeof(T); ++k) wide |= static_cast<uint64_t>(planes[k * n + i]) << (8 * k);
-        const auto z = static_cast<T>(wide);
-        const auto d = static_cast<T>(static_cast<T>(z >> 1) ^ static_cast<T>(-(z & 1)));
-        T b;
-        std::memcpy(&b, predicted.data() + i * sizeof(T), sizeof(T));
-        const auto a = static_cast<T>(b + d);
-        std::memcpy(original + i * sizeof(T), &a, sizeof(T));
-    }
-}
-
-Bytes differences(DType dtype, std::span<const std::byte> in, std::span<const std::byte> predicted, bool store) {
-    Bytes out(in.size());
-    switch (safetensors::dtype_bytes(dtype)) {
-        case 1:
-            store ? store_differences<uint8_t>(in, predicted, out.data())
-                  : apply_differences<uint8_t>(in, predicted, out.data());
-            break;
-        case 2:
-            store ? store_differences<uint16_t>(in, predicted, out.data())
-                  : apply_differences<uint16_t>(in, predicted, out.data());
-            break;
-        case 4:
-            store ? store_differences<uint32_t>(in, predicted, out.data())
-                  : apply_differences<uint32_t>(in, predicted, out.data());
-            break;
-        default:
-            store ? store_differences<uint64_t>(in, predicted, out.data())
-                  : apply_differences<uint64_t>(in, predicted, out.data());
-            break;
-    }
-    return out;
 }
 
 // ---- prediction
@@ -137,18 +86,27 @@ Result<Bytes> predict(const gguf::TensorInfo& t, DType dtype, const std::vector<
     return out;
 }
 
-// MXFP4 blocks of one expert back to the checkpoint's two tensors.
-void unpack_expert(std::span<const std::byte> blocks, Bytes& weight, Bytes& scale) {
+// MXFP4 blocks back to the checkpoint's codes and scales.
+Fp4 unpack_mxfp4(std::span<const std::byte> blocks) {
     const size_t n_block = blocks.size() / 17;
-    weight.resize(n_block * 16);
-    scale.resize(n_block);
+    Fp4 out{Bytes(n_block * 16), Bytes(n_block)};
     for (size_t b = 0; b < n_block; ++b) {
-        scale[b] = blocks[17 * b];
+        out.scales[b] = blocks[17 * b];
         const std::byte* q = &blocks[17 * b + 1];
         const auto code = [&](size_t i) { return i < 16 ? q[i] & std::byte{15} : q[i - 16] >> 4; };
-        for (size_t k = 0; k < 16; ++k) weight[16 * b + k] = code(2 * k) | code(2 * k + 1) << 4;
+        for (size_t k = 0; k < 16; ++k) out.codes[16 * b + k] = code(2 * k) | code(2 * k + 1) << 4;
     }
+    return out;
 }
+
+// Where the fixture keeps what a stacked expert tensor does not say.
+std::string codes_name(const ExpectedTensor& e) { return e.gguf_name + ":codes"; }
+std::string scales_name(const ExpectedTensor& e) { return e.gguf_name + ":scales"; }
+
+uint64_t expert_elems(const ExpectedTensor& e) { return e.shape[0] * e.shape[1]; }
+
+// MXFP4 holds an FP4 checkpoint's experts exactly; everything else needs differences.
+bool is_exact(const gguf::TensorInfo& t) { return t.type == quant::Type::mxfp4; }
 
 // ---- a checkpoint in memory
 
@@ -178,11 +136,53 @@ Result<std::string> decompress(const std::string& compressed, const std::string&
     return out;
 }
 
+// Codes and scales of all experts of one tensor, one after the other.
+Result<Fp4> rebuild_experts(const ExpectedTensor& e, const gguf::TensorInfo& t, const safetensors::File& stored,
+                            const std::string& fixture) {
+    const uint64_t n = e.sources.size() * expert_elems(e);
+    if (e.shape[1] % 32 != 0 || t.n_elem() != n)
+        return Error{Code::bad_file, strf("{}: {} values, expected {} in rows of 32", t.name, t.n_elem(), n)};
+    if (is_exact(t)) return unpack_mxfp4(t.bytes);
+    const safetensors::TensorInfo *codes = stored.find(codes_name(e)), *scales = stored.find(scales_name(e));
+    if (codes == nullptr || scales == nullptr || codes->bytes.size() != n / 2 || scales->bytes.size() != n / 32)
+        return Error{Code::bad_file, strf("{}: no differences of {}'s {} values, which the model file holds as {}",
+                                          fixture, t.name, n, quant::format(t.type).name)};
+    VESTA_TRY(const std::vector<float> values, model_values(t));
+    return restore(
+        Fp4{Bytes(codes->bytes.begin(), codes->bytes.end()), Bytes(scales->bytes.begin(), scales->bytes.end())},
+        values);
+}
+
+Result<Fp4> expert_differences(const ExpectedTensor& e, const gguf::TensorInfo& t,
+                               const safetensors::Checkpoint& checkpoint) {
+    Fp4 all;
+    for (const std::string& name : e.sources) {
+        const safetensors::TensorInfo *weight = checkpoint.find(name),
+                                      *scale = checkpoint.find(convert::scale_name(name));
+        if (weight == nullptr || scale == nullptr || weight->dtype != DType::i8 || scale->dtype != DType::f8_e8m0 ||
+            weight->bytes.size() != expert_elems(e) / 2 || scale->bytes.size() != expert_elems(e) / 32)
+            return Error{Code::unsupported, strf("{}: expected an FP4 weight {} with F8_E8M0 scales in blocks of 32",
+                                                 name, safetensors::shape_text(e.shape))};
+        all.codes.insert(all.codes.end(), weight->bytes.begin(), weight->bytes.end());
+        all.scales.insert(all.scales.end(), scale->bytes.begin(), scale->bytes.end());
+    }
+    if (t.n_elem() != 2 * all.codes.size() || t.n_elem() != 32 * all.scales.size())
+        return Error{Code::bad_file, strf("{}: {} values, expected {}", t.name, t.n_elem(), 2 * all.codes.size())};
+    VESTA_TRY(const std::vector<float> values, model_values(t));
+    return difference(all, values);
+}
+
 Result<MemoryCheckpoint> rebuild(const PocketFiles& files) {
     VESTA_TRY(const gguf::File model, gguf::File::open(files.model));
     VESTA_TRY(const std::string compressed, read_text_file(files.fixture, kMaxFixtureBytes));
     VESTA_TRY(const std::string plain, decompress(compressed, files.fixture));
     VESTA_TRY(const safetensors::File stored, safetensors::File::parse(std::as_bytes(std::span(plain)), files.fixture));
+    uint8_t format = 1;
+    if (const safetensors::TensorInfo* t = stored.find(kFormatName); t != nullptr)
+        format = t->bytes.empty() ? 0 : static_cast<uint8_t>(t->bytes[0]);
+    if (format < 1 || format > kFormat)
+        return Error{Code::unsupported, strf("{}: format {}, expected 1 to {}", files.fixture, format, kFormat)};
+    const Key key = format == 1 ? Key::bits : Key::rank;
     MemoryCheckpoint out;
     for (const char* name : kTextFiles) {
         const safetensors::TensorInfo* t = stored.find(std::string("file:") + name);
@@ -194,15 +194,16 @@ Result<MemoryCheckpoint> rebuild(const PocketFiles& files) {
         const gguf::TensorInfo* t = model.find_tensor(e.gguf_name);
         if (t == nullptr) return Error{Code::bad_file, strf("{}: {} is missing", files.model, e.gguf_name)};
         if (e.stacked) {
-            if (t->type != quant::Type::mxfp4)
-                return Error{Code::unsupported, strf("{}: {} is not MXFP4", files.model, e.gguf_name)};
-            const size_t n = t->bytes.size() / e.sources.size();
+            VESTA_TRY(const Fp4 all, rebuild_experts(e, *t, stored, files.fixture));
+            const size_t n_code = expert_elems(e) / 2, n_scale = expert_elems(e) / 32;
             for (size_t i = 0; i < e.sources.size(); ++i) {
-                Tensor weight{DType::i8, {e.shape[0], e.shape[1] / 2}, {}};
-                Tensor scale{DType::f8_e8m0, {e.shape[0], e.shape[1] / 32}, {}};
-                unpack_expert(t->bytes.subspan(i * n, n), weight.bytes, scale.bytes);
-                out.tensors[e.sources[i]] = std::move(weight);
-                out.tensors[convert::scale_name(e.sources[i])] = std::move(scale);
+                const auto part = [&](const Bytes& bytes, size_t n) {
+                    const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(i * n);
+                    return Bytes(first, first + static_cast<std::ptrdiff_t>(n));
+                };
+                out.tensors[e.sources[i]] = {DType::i8, {e.shape[0], e.shape[1] / 2}, part(all.codes, n_code)};
+                out.tensors[convert::scale_name(e.sources[i])] = {
+                    DType::f8_e8m0, {e.shape[0], e.shape[1] / 32}, part(all.scales, n_scale)};
             }
             continue;
         }
@@ -219,7 +220,7 @@ Result<MemoryCheckpoint> rebuild(const PocketFiles& files) {
         VESTA_TRY(const Bytes predicted, predict(*t, d->dtype, d->shape, scale_bytes));
         if (predicted.size() != d->bytes.size())
             return Error{Code::bad_file, strf("{}: {} and {} have different sizes", files.fixture, name, e.gguf_name)};
-        out.tensors[name] = {d->dtype, d->shape, differences(d->dtype, d->bytes, predicted, /*store=*/false)};
+        out.tensors[name] = {d->dtype, d->shape, restore(d->dtype, d->bytes, predicted, key)};
     }
     return out;
 }
@@ -267,13 +268,14 @@ bool is_current(const fs::path& folder, const std::string& stamp) {
 
 }  // namespace
 
-PocketFiles PocketFiles::in_source_tree() {
-    const std::string root = VESTA_SOURCE_DIR;
+PocketFiles PocketFiles::in_source_tree() { return in_tree(VESTA_SOURCE_DIR); }
+
+PocketFiles PocketFiles::in_tree(const std::string& root) {
     return {root + "/models/pocket.gguf", root + "/tests/data/pocket-v0/dense.safetensors.zst",
             root + "/tests/data/pocket-v0/checkpoint.json"};
 }
 
-Status make_pocket_fixture(const std::string& checkpoint_folder, const PocketFiles& files) {
+Status make_pocket_fixture(const std::string& checkpoint_folder, const PocketFiles& files, int level) {
     VESTA_TRY(const safetensors::Checkpoint checkpoint, safetensors::Checkpoint::open(checkpoint_folder));
     VESTA_TRY(const gguf::File model, gguf::File::open(files.model));
     std::vector<safetensors::OutTensor> out;
@@ -286,14 +288,24 @@ Status make_pocket_fixture(const std::string& checkpoint_folder, const PocketFil
             {std::string("file:") + name, DType::u8, {texts.back().size()}, std::as_bytes(std::span(texts.back()))});
     }
     VESTA_TRY(const std::vector<ExpectedTensor> expected, expected_of(texts[0]));
+    const std::byte format{kFormat};
+    out.push_back({kFormatName, DType::u8, {1}, std::span(&format, 1)});
     std::vector<Bytes> planes;
-    planes.reserve(expected.size());  // spans in `out` point into it
+    planes.reserve(2 * expected.size());  // spans in `out` point into it
     for (const ExpectedTensor& e : expected) {
-        if (e.stacked) continue;
         const safetensors::TensorInfo* t = checkpoint.find(e.sources[0]);
         const gguf::TensorInfo* g = model.find_tensor(e.gguf_name);
         if (t == nullptr || g == nullptr)
             return Error{Code::not_found, strf("{}: {} is not in both files", e.gguf_name, e.sources[0])};
+        if (e.stacked) {
+            if (is_exact(*g)) continue;
+            VESTA_TRY(Fp4 d, expert_differences(e, *g, checkpoint));
+            planes.push_back(std::move(d.codes));
+            out.push_back({codes_name(e), DType::u8, {planes.back().size()}, planes.back()});
+            planes.push_back(std::move(d.scales));
+            out.push_back({scales_name(e), DType::u8, {planes.back().size()}, planes.back()});
+            continue;
+        }
         std::span<const std::byte> scale_bytes;
         if (t->dtype == DType::f8_e4m3) {
             const safetensors::TensorInfo* scale = checkpoint.find(convert::scale_name(t->name));
@@ -305,7 +317,7 @@ Status make_pocket_fixture(const std::string& checkpoint_folder, const PocketFil
         VESTA_TRY(const Bytes predicted, predict(*g, t->dtype, t->shape, scale_bytes));
         if (predicted.size() != t->bytes.size())
             return Error{Code::bad_file, strf("{}: sizes differ", checkpoint.describe(*t))};
-        planes.push_back(differences(t->dtype, t->bytes, predicted, /*store=*/true));
+        planes.push_back(difference(t->dtype, t->bytes, predicted, Key::rank));
         out.push_back({t->name, t->dtype, t->shape, planes.back()});
     }
     const std::string plain_path = files.fixture + ".plain.tmp";
@@ -315,7 +327,7 @@ Status make_pocket_fixture(const std::string& checkpoint_folder, const PocketFil
     if (!plain.ok()) return std::move(plain).error();
     std::string compressed(ZSTD_compressBound(plain.value().size()), '\0');
     const size_t n =
-        ZSTD_compress(compressed.data(), compressed.size(), plain.value().data(), plain.value().size(), 19);
+        ZSTD_compress(compressed.data(), compressed.size(), plain.value().data(), plain.value().size(), level);
     if (ZSTD_isError(n)) return Error{Code::io, strf("zstd: {}", ZSTD_getErrorName(n))};
     compressed.resize(n);
     VESTA_TRY_STATUS(write_text(files.fixture, compressed));

@@ -1,14 +1,13 @@
 // The pocket's exact checkpoint, rebuilt from what is in the repository. The goldens were recorded with the exact
-// weights, the shipped models/pocket.gguf holds the experts exactly and rounds the rest to Q8_0 and F16, and shipping
-// both would double the checkout. So the repository has the model file and, per dense tensor, the difference between
-// the checkpoint's bits and what the model file predicts for them; differences are small numbers and compress to a
-// third.
+// weights, the shipped models/pocket.gguf is quantized, and shipping both would double the checkout. So the repository
+// has the model file and, per tensor, the difference between the checkpoint's bits and what the model file predicts for
+// them: small numbers (weight_difference.h), and zstd over everything.
 //
 //   predicted = encode(decode(model file's tensor), the checkpoint's dtype and scale)      nearest value, ties to even
-//   stored    = zigzag(bits - predicted), little-endian bytes split into planes            then zstd over everything
 //
-// The experts are repacked from MXFP4, which keeps every code and scale. tests/data/pocket-v0/checkpoint.json has a
-// hash of every original tensor, so that a rebuilt checkpoint is known to be the original.
+// The closer the model file, the smaller the fixture; any format will do. Experts that are MXFP4 in it are repacked and
+// need no differences: MXFP4 keeps every code and scale of an FP4 checkpoint. tests/data/pocket-v0/checkpoint.json has
+// a hash of every original tensor, so that a rebuilt checkpoint is known to be the original.
 #pragma once
 
 #include <string>
@@ -22,11 +21,12 @@ struct PocketFiles {
     std::string fixture;  // dense.safetensors.zst
     std::string hashes;   // checkpoint.json
     static PocketFiles in_source_tree();
+    static PocketFiles in_tree(const std::string& root);  // of another copy of the repository
 };
 
 // Makes fixture and hashes from the original checkpoint folder and the model file converted from it, then proves them
-// by rebuilding in memory.
-Status make_pocket_fixture(const std::string& checkpoint_folder, const PocketFiles& files);
+// by rebuilding in memory. `level` is zstd's.
+Status make_pocket_fixture(const std::string& checkpoint_folder, const PocketFiles& files, int level = 19);
 
 // Writes config.json, tokenizer.json and model.safetensors into `folder` (created; replaced when it exists). Every
 // tensor is compared with its recorded hash.
