@@ -179,7 +179,7 @@ TEST(Quantize, ReportedErrorIsTheErrorOfTheFile) {
 TEST(Quantize, OverridesWinAndMustMatch) {
     Options o = options_for(native(), "q4");
     o.overrides = {Override::parse("blk\\.[01]\\..*_exps=q6_k").value(),
-                   Override::parse("blk\\.1\\.ffn_up=q8_0").value()};
+                   Override::parse("blk\\.1\\.ffn_(gate|up)=q8_0").value()};
     const auto p = plan(o);
     ASSERT_TRUE(p.ok()) << p.error().message;
     const auto type_of = [&](const char* name) {
@@ -192,6 +192,11 @@ TEST(Quantize, OverridesWinAndMustMatch) {
     EXPECT_EQ(type_of("blk.1.ffn_up_exps.weight"), Type::q8_0);
     EXPECT_EQ(type_of("blk.2.ffn_up_exps.weight"), Type::q4_k);
     EXPECT_EQ(type_of("blk.0.attn_norm.weight"), Type::f32);
+    // Gate and up of one layer go together.
+    o.overrides = {Override::parse("blk\\.1\\.ffn_up_exps=q8_0").value()};
+    const auto split = plan(o);
+    ASSERT_FALSE(split.ok());
+    EXPECT_NE(split.error().message.find("blk.1.ffn_up_exps.weight q8_0"), std::string::npos) << split.error().message;
     for (const char* nothing : {"no_such_tensor=q8_0", "attn_norm=q8_0"}) {  // a vector is no matrix
         o.overrides = {Override::parse(nothing).value()};
         const auto refused = plan(o);
