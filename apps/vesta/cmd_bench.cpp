@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "bench_run.h"
+#include "command_line.h"
 #include "commands.h"
 #include "model_path.h"
 #include "stop_signal.h"
@@ -181,14 +182,7 @@ int cmd_bench(int argc, char** argv) {
         "Measures prefill and decode speed at growing contexts, and what share of the memory's bandwidth that is.",
         "vesta bench"};
     declare(app, args);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [] {})) return *code;
     std::erase(args.plan.prefill, 0);
     std::erase(args.plan.depth, 0);
     const Status status = run(std::move(args));

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/thread_pool.h"
+#include "command_line.h"
 #include "commands.h"
 #include "convert/convert.h"
 #include "plan_view.h"
@@ -107,15 +108,10 @@ int cmd_convert(int argc, char** argv) {
     app.add_flag("--json", args.json, "summary as JSON on stdout");
     app.add_flag("--ignore-unknown", args.ignore_unknown, "leave out tensors this converter has no name for");
     app.footer(recipe_help());
-    try {
-        app.parse(argc, argv);
-        if (args.out.empty() && !args.dry_run) throw CLI::RequiredError("--out (or --dry-run)");
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [&] {
+            if (args.out.empty() && !args.dry_run) throw CLI::RequiredError("--out (or --dry-run)");
+        }))
+        return *code;
     return convert_main(args);
 }
 

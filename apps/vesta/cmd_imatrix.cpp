@@ -9,6 +9,7 @@
 #include "backend/registry.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "command_line.h"
 #include "commands.h"
 #include "gguf/file.h"
 #include "imatrix/collector.h"
@@ -337,16 +338,11 @@ int cmd_imatrix(int argc, char** argv) {
     app.add_flag("--force", args.force, "replace --out if it exists")->excludes(resume);
     app.add_flag("-q,--quiet", args.quiet, "no progress or summary on stderr");
     app.footer(kFooter);
-    try {
-        app.parse(argc, argv);
-        if (!*showing && !*out) throw CLI::RequiredError("--out");
-        if (!*showing && !*merging && !*data) throw CLI::RequiredError("--data");
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [&] {
+            if (!*showing && !*out) throw CLI::RequiredError("--out");
+            if (!*showing && !*merging && !*data) throw CLI::RequiredError("--data");
+        }))
+        return *code;
     try {
         const auto result = !args.show.empty() ? show(args) : !args.merge.empty() ? merge(args) : collect(args);
         return result.ok() ? result.value() : report("imatrix", result.error());

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "command_line.h"
 #include "commands.h"
 #include "convert/convert.h"
 #include "plan_view.h"
@@ -186,9 +187,11 @@ std::string drafter_path(const std::string& out) {
 bool is_written(const convert::Plan& p, const std::string& out) {
     const auto file = MappedFile::open(out);
     if (!file.ok()) return false;
-    const std::vector<std::byte> header = convert::new_writer(p).header();
+    const gguf::Writer writer = convert::new_writer(p);
+    const std::vector<std::byte> header = writer.header();
     const std::span<const std::byte> bytes = file.value().bytes();
-    return bytes.size() == p.file_bytes() && std::equal(header.begin(), header.end(), bytes.begin());
+    return bytes.size() == header.size() + writer.data_bytes() &&
+           std::equal(header.begin(), header.end(), bytes.begin());
 }
 
 int quantize_main(const Arguments& args) {
@@ -285,18 +288,13 @@ int cmd_quantize(int argc, char** argv) {
                "  vesta quantize flash-native.gguf flash-q2.gguf --recipe q2 --imatrix flash.dat\n"
                "  vesta quantize DeepSeek-V4-Flash flash-q4.gguf --recipe q4 --set 'blk\\.[0-2]\\..*_exps=q6_k'\n"
                "  vesta quantize DeepSeek-V4-Flash/config.json --recipe q2-small --dry-run\n");
-    try {
-        app.parse(argc, argv);
-        const bool prints_only = args.list || !args.show.empty();
-        if (!prints_only && args.in.empty()) throw CLI::RequiredError("IN");
-        if (!prints_only && args.out.empty() && !args.dry_run && (args.compare.empty() || args.with.empty()))
-            throw CLI::RequiredError("OUT (or --dry-run)");
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [&] {
+            const bool prints_only = args.list || !args.show.empty();
+            if (!prints_only && args.in.empty()) throw CLI::RequiredError("IN");
+            if (!prints_only && args.out.empty() && !args.dry_run && (args.compare.empty() || args.with.empty()))
+                throw CLI::RequiredError("OUT (or --dry-run)");
+        }))
+        return *code;
     if (args.list) return print_recipes(args.json);
     if (!args.show.empty()) {
         const auto recipe = convert::load_recipe(args.show);

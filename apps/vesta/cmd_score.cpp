@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
+#include "command_line.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "model_path.h"
@@ -394,16 +395,11 @@ int cmd_score(int argc, char** argv) {
     CLI::App app{"Measures quality: perplexity, divergence from a reference model, likelihood of answers.",
                  "vesta score"};
     declare(app, args);
-    try {
-        app.parse(argc, argv);
-        if (args.text.empty() && args.ids.empty() && args.manifest.empty() && args.compare.empty())
-            throw CLI::RequiredError("one of --text, --ids, --manifest, --compare");
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [&] {
+            if (args.text.empty() && args.ids.empty() && args.manifest.empty() && args.compare.empty())
+                throw CLI::RequiredError("one of --text, --ids, --manifest, --compare");
+        }))
+        return *code;
     try {
         const auto result = score_main(args);
         return result.ok() ? result.value() : report("score", result.error());

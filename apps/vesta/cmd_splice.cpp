@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "command_line.h"
 #include "commands.h"
 #include "convert/splice.h"
 #include "stop_signal.h"
@@ -81,15 +82,10 @@ int cmd_splice(int argc, char** argv) {
     app.add_flag("--json", args.json, "one JSON object on stdout");
     app.footer(
         "example:\n  vesta splice flash-q2.gguf flash-q4.gguf --layers 37:42 --tensors experts -o flash-mixed.gguf\n");
-    try {
-        app.parse(argc, argv);
-        if (args.out.empty() && !args.dry_run) throw CLI::RequiredError("--out (or --dry-run)");
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [&] {
+            if (args.out.empty() && !args.dry_run) throw CLI::RequiredError("--out (or --dry-run)");
+        }))
+        return *code;
     return splice_main(args);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "command_line.h"
 #include "commands.h"
 #include "stop_signal.h"
 #include "synth_options.h"
@@ -72,15 +73,10 @@ int cmd_synth(int argc, char** argv) {
         "  vesta synth slice.gguf --like flash --layers 3 --experts 56 --vocab 4096 --recipe q4\n"
         "  vesta synth --like pro --recipe q2 --dry-run\n"
         "`vesta bench --synth \"flash --layers 3\"` measures such a model without a file.\n");
-    try {
-        app.parse(argc, argv);
-        if (args.out.empty() && !args.dry_run) throw CLI::RequiredError("OUT (or --dry-run)");
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [&] {
+            if (args.out.empty() && !args.dry_run) throw CLI::RequiredError("OUT (or --dry-run)");
+        }))
+        return *code;
     const Status status = run(app, args);
     return status.ok() ? kExitOk : report("synth", status.error());
 }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "command_line.h"
 #include "commands.h"
 #include "gguf/file.h"
 #include "model_path.h"
@@ -211,17 +212,12 @@ int cmd_tokenize(int argc, char** argv) {
                      "it they are ordinary text, as in a user's message");
     app.add_flag("--decode", args.decode, "turn ids into text")->excludes(ids)->excludes(specials);
     app.footer(kNotes);
-    try {
-        app.parse(argc, argv);
-        if (!args.words.empty() && *file) throw CLI::ExcludesError("TEXT", "--file");
-        if (!args.decode && args.words.size() > 1)
-            throw CLI::ArgumentMismatch(strf("{} texts given; put one text in quotes", args.words.size()));
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        app.exit(e);
-        return kExitUsage;
-    }
+    if (const auto code = parse_or_exit(app, argc, argv, [&] {
+            if (!args.words.empty() && *file) throw CLI::ExcludesError("TEXT", "--file");
+            if (!args.decode && args.words.size() > 1)
+                throw CLI::ArgumentMismatch(strf("{} texts given; put one text in quotes", args.words.size()));
+        }))
+        return *code;
     const Status status = tokenize_main(args);
     return status.ok() ? kExitOk : report("tokenize", status.error());
 }

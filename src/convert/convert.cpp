@@ -57,15 +57,15 @@ void write_quantize_keys(const Plan& p, gguf::Writer& w) {
 
 void write_metadata(const Plan& p, gguf::Writer& w) {
     if (p.file) {
+        // One clamp per layer: older files of ours had one more, for the drafter, and other readers refuse that.
+        constexpr std::string_view kClamps = "deepseek4.swiglu_clamp_exp";
+        const auto n_layer = p.file->u32("deepseek4.block_count");
+        const auto clamps = p.file->f32_array(kClamps, 4096);
+        const bool too_long = n_layer.ok() && clamps.ok() && clamps.value().size() > n_layer.value();
         for (const gguf::File::Entry& e : p.file->metadata()) {
             const bool ours = e.key == "general.file_type" || e.key == "general.quantization_version" ||
                               e.key.starts_with("vesta.quantize.");
-            // One per layer: older files of ours had one more, for the drafter, and other readers refuse that.
-            const auto n_layer = p.file->u32("deepseek4.block_count");
-            const auto clamps = e.key == "deepseek4.swiglu_clamp_exp" && n_layer.ok()
-                                    ? p.file->f32_array(e.key, 4096)
-                                    : Result<std::vector<float>>(std::vector<float>{});
-            if (clamps.ok() && n_layer.ok() && clamps.value().size() > n_layer.value())
+            if (too_long && e.key == kClamps)
                 w.add_f32_array(e.key, std::span(clamps.value()).first(n_layer.value()));
             else if (!ours)
                 w.add_value(e.key, e.value);

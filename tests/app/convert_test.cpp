@@ -15,27 +15,17 @@
 
 #include "base/result.h"
 #include "gguf/file.h"
+#include "support/command.h"
 
 namespace vesta {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Output {
-    int exit;
-    std::string out;
-};
+using test::Output;
 
 Output run(const std::string& arguments, const char* streams = "2>&1") {
-    const std::string command = strf("'{}' convert {} {}", VESTA_BINARY, arguments, streams);
-    std::FILE* pipe = ::popen(command.c_str(), "r");
-    VESTA_CHECK(pipe != nullptr);
-    Output result{0, {}};
-    char buffer[4096];
-    for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) result.out.append(buffer, n);
-    const int status = ::pclose(pipe);
-    result.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return result;
+    return test::shell(strf("'{}' convert {} {}", VESTA_BINARY, arguments, streams));
 }
 
 std::string tiny() { return strf("--from '{}/tiny-flash'", VESTA_TEST_DATA); }

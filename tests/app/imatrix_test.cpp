@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "support/command.h"
 #include "support/toy_model.h"
 
 namespace vesta {
@@ -15,21 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Output {
-    int exit;
-    std::string out;  // stdout and stderr together
-};
+using test::Output;
 
-Output shell(const std::string& command) {
-    std::FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
-    VESTA_CHECK(pipe != nullptr);
-    Output run{0, {}};
-    char buffer[4096];
-    for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) run.out.append(buffer, n);
-    const int status = ::pclose(pipe);
-    run.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return run;
-}
+Output shell(const std::string& command) { return test::shell("{ " + command + "; } 2>&1"); }
 
 Output imatrix(const std::string& arguments, const std::string& before = "") {
     return shell(strf("{} '{}' imatrix {}", before, VESTA_BINARY, arguments));

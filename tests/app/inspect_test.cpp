@@ -8,25 +8,15 @@
 #include <nlohmann/json.hpp>
 
 #include "gguf/toy.h"
+#include "support/command.h"
 
 namespace vesta::gguf {
 namespace {
 
-struct Output {
-    int exit;
-    std::string out;  // stdout and stderr together
-};
+using test::Output;
 
 Output inspect(const std::string& arguments) {
-    const std::string command = strf("'{}' inspect {} 2>&1", VESTA_BINARY, arguments);
-    std::FILE* pipe = ::popen(command.c_str(), "r");
-    VESTA_CHECK(pipe != nullptr);
-    Output run{0, {}};
-    char buffer[4096];
-    for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) run.out.append(buffer, n);
-    const int status = ::pclose(pipe);
-    run.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return run;
+    return test::shell(strf("'{}' inspect {} 2>&1", VESTA_BINARY, arguments));
 }
 
 nlohmann::json inspect_json(const std::string& path, const std::string& more = "") {

@@ -16,6 +16,7 @@
 #include "bench_run.h"
 #include "memory_view.h"
 #include "model/traffic.h"
+#include "support/command.h"
 #include "synth/synth.h"
 #include "vesta/engine.h"
 
@@ -165,20 +166,9 @@ std::string pocket(const char* flags = "") {
     return strf("--synth 'pocket --layers 3 --vocab 512 --recipe q8 {}'", flags);
 }
 
-struct Output {
-    int exit;
-    std::string out;
-};
-Output vesta(const std::string& arguments) {
-    std::FILE* pipe = ::popen(strf("'{}' {} 2>&1", VESTA_PROGRAM, arguments).c_str(), "r");
-    VESTA_CHECK(pipe != nullptr);
-    Output r{0, {}};
-    char buffer[4096];
-    for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) r.out.append(buffer, n);
-    const int status = ::pclose(pipe);
-    r.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return r;
-}
+using test::Output;
+
+Output vesta(const std::string& arguments) { return test::shell(strf("'{}' {} 2>&1", VESTA_PROGRAM, arguments)); }
 
 TEST(BenchCommand, MeasuresEveryFrontierAskedFor) {
     const fs::path folder = fs::path(VESTA_TEST_TMP) / "bench_command";

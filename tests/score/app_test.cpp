@@ -10,27 +10,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "support/command.h"
 
 namespace vesta {
 namespace {
 
 constexpr const char* kModel = VESTA_SOURCE_DIR "/models/pocket.gguf";
 
-struct Output {
-    int exit;
-    std::string out;
-};
+using test::Output;
 
 Output score(const std::string& arguments, bool with_stderr = false) {
-    const std::string command = strf("'{}' score {} {}", VESTA_BINARY, arguments, with_stderr ? "2>&1" : "2>/dev/null");
-    std::FILE* pipe = ::popen(command.c_str(), "r");
-    VESTA_CHECK(pipe != nullptr);
-    Output run{0, {}};
-    char buffer[4096];
-    for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) run.out.append(buffer, n);
-    const int status = ::pclose(pipe);
-    run.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return run;
+    return test::shell(strf("'{}' score {} {}", VESTA_BINARY, arguments, with_stderr ? "2>&1" : "2>/dev/null"));
 }
 
 nlohmann::json score_json(const std::string& arguments) {
