@@ -12,6 +12,7 @@
 
 #include "base/progress.h"
 #include "base/result.h"
+#include "snapshot/file.h"
 
 namespace vesta {
 
@@ -95,6 +96,17 @@ class Snapshot {
     std::shared_ptr<const State> state_;  // never null
 };
 
+// What is kept beside a session's state in a snapshot file (docs/kv-format.md).
+struct SnapshotNotes {
+    snapshot::Reason reason = snapshot::Reason::manual;
+    std::string text;        // the rendered bytes the tokens came from; may be empty
+    std::string tool_calls;  // the server's replay map, JSON; may be empty
+};
+struct SavedSnapshot {
+    Snapshot snapshot;
+    SnapshotNotes notes;
+};
+
 class Engine {
  public:
     static Result<std::unique_ptr<Engine>> open(const std::string& path, const EngineOptions& options,
@@ -112,6 +124,15 @@ class Engine {
     virtual TokenTraffic traffic(CacheFormat format, int64_t n_token) const = 0;
     // Sessions must be destroyed before their engine. They may be used from different threads; passes take turns.
     virtual Result<std::unique_ptr<Session>> new_session(const SessionOptions& options) = 0;
+
+    // Which weights these are: rows computed with other ones mean nothing to this engine. A hash of metadata, tensor
+    // directory and samples of the data, the same in every process; a separate drafter file counts too.
+    virtual uint64_t fingerprint() const = 0;
+    // A snapshot as a file, and back. Reading checks everything: the result restores exactly what was written, or there
+    // is none. Errors: unsupported for another model or row format, bad_file, io, no_memory.
+    virtual Status write_snapshot(const Snapshot& snapshot, const std::string& path, const SnapshotNotes& notes,
+                                  const snapshot::WriteOptions& options) const = 0;
+    virtual Result<SavedSnapshot> read_snapshot(const std::string& path) const = 0;
 
     // For tests and tools inside the project: the parts underneath.
     virtual const model::Model& model() const = 0;
