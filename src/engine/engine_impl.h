@@ -22,7 +22,7 @@ struct Snapshot::State {
     quant::RowFormat format{};
     std::vector<int32_t> tokens;
     std::vector<float> logits;  // empty: none were available
-    std::vector<std::byte> cache;
+    snapshot::RowBytes cache;
 };
 
 namespace engine {
