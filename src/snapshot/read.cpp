@@ -10,11 +10,19 @@
 
 #include "base/hash.h"
 #include "snapshot/input.h"
+#include "snapshot/packing.h"
 
 namespace vesta::snapshot {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
+
+// Doubles the kernel's read-ahead; a system without it reads all the same.
+void will_read_in_order([[maybe_unused]] const Input& input) {
+#ifdef POSIX_FADV_SEQUENTIAL
+    ::posix_fadvise(input.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
+#endif
+}
 
 Error bad_section(const Input& input, const Section& s, std::string_view what) {
     return Error{Code::bad_file, strf("{}: {}: {}", input.path(), section_name(s), what)};
@@ -40,9 +48,27 @@ Status for_each_piece(const Input& input, const Section& s, std::span<std::byte>
     return check_hash(input, s, hash);
 }
 
+// Packed bytes through `buffer` into `out`, which may be smaller than what they unpack to (Unpacker::begin).
+Status unpack_section(const Input& input, const Section& s, std::span<std::byte> buffer, std::span<std::byte> out) {
+    VESTA_TRY(Unpacker unpacker, Unpacker::create());
+    unpacker.begin(s.raw_bytes, out);
+    Status unpacked;
+    // A damaged frame is damage of the file first: the checksum is read to its end before zstd's opinion counts.
+    VESTA_TRY_STATUS(for_each_piece(input, s, buffer, [&](std::span<const std::byte> piece, uint64_t) {
+        if (unpacked.ok()) unpacked = unpacker.feed(piece);
+        return Status();
+    }));
+    if (unpacked.ok()) unpacked = unpacker.end();
+    return unpacked.ok() ? Status() : bad_section(input, s, unpacked.error().message);
+}
+
 // Into the place where the bytes stay. Requires: out.size() == s.raw_bytes.
 Status read_section(const Input& input, const Section& s, std::span<std::byte> out) {
     VESTA_CHECK(out.size() == s.raw_bytes);
+    if (s.encoding == Encoding::zstd) {
+        std::vector<std::byte> buffer(kPieceBytes);
+        return unpack_section(input, s, buffer, out);
+    }
     Hash64 hash;
     for (size_t i = 0; i < out.size(); i += kPieceBytes) {
         const auto piece = out.subspan(i, std::min(kPieceBytes, out.size() - i));
@@ -181,7 +207,7 @@ Result<Summary> read_summary(const std::string& path) {
     summary.header = layout.header;
     summary.file_bytes = layout.file_bytes;
     VESTA_TRY(summary.usage, read_usage(input));
-    for (const Section& s : layout.section) summary.compressed |= s.encoding != Encoding::plain;
+    for (const Section& s : layout.section) summary.compressed |= s.is(Kind::rows) && s.encoding == Encoding::zstd;
     return summary;
 }
 
@@ -201,16 +227,21 @@ Result<Contents> read(const std::string& path, const Expected& expected) {
     VESTA_TRY(const Input input, Input::open(path));
     VESTA_TRY(const Layout layout, input.layout());
     VESTA_TRY_STATUS(check_expected(path, layout, expected));
-    ::posix_fadvise(input.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);  // doubles the kernel's read-ahead; may be ignored
+    will_read_in_order(input);
     return with_memory(path, layout.file_bytes, [&] { return read_contents(input, layout, expected); });
 }
 
 Status verify(const std::string& path) {
     VESTA_TRY(const Input input, Input::open(path));
     VESTA_TRY(const Layout layout, input.layout());
-    ::posix_fadvise(input.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
-    std::vector<std::byte> buffer(kPieceBytes);
+    will_read_in_order(input);
+    std::vector<std::byte> buffer(kPieceBytes), unpacked;
     for (const Section& s : layout.section) {
+        if (s.encoding == Encoding::zstd && s.is(Kind::rows)) {
+            unpacked.resize(kPieceBytes);
+            VESTA_TRY_STATUS(unpack_section(input, s, buffer, unpacked));
+            continue;
+        }
         const auto visit = [&](std::span<const std::byte> piece, uint64_t offset) {
             return check_values(input, layout.header, s, piece, offset);
         };
