@@ -207,7 +207,7 @@ Status verify_sections(const Input& input, const Layout& layout) {
     std::vector<std::byte> buffer = piece_buffer(layout), unpacked;
     for (const Section& s : layout.section) {
         if (s.encoding == Encoding::zstd && s.is(Kind::rows)) {
-            unpacked.resize(kPieceBytes);
+            unpacked.resize(static_cast<size_t>(std::min<uint64_t>(s.raw_bytes, kPieceBytes)));
             VESTA_TRY_STATUS(unpack_section(input, s, buffer, unpacked));
             continue;
         }
