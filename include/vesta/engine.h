@@ -12,7 +12,6 @@
 
 #include "base/progress.h"
 #include "base/result.h"
-#include "snapshot/file.h"
 
 namespace vesta {
 
@@ -24,6 +23,10 @@ class Model;
 }
 namespace ops {
 class Ops;
+}
+namespace snapshot {  // snapshot/file.h
+enum class Reason : uint32_t;
+struct WriteOptions;
 }
 class Session;
 
@@ -111,7 +114,7 @@ class Snapshot {
 
 // What is kept beside a session's state in a snapshot file (docs/kv-format.md).
 struct SnapshotNotes {
-    snapshot::Reason reason = snapshot::Reason::manual;
+    snapshot::Reason reason{};  // manual
     std::string text;        // the rendered bytes the tokens came from; may be empty
     std::string tool_calls;  // the server's replay map, JSON; may be empty
 };

@@ -11,6 +11,7 @@
 #include "kv/cache.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "snapshot/file.h"
 #include "tokenizer/tokenizer.h"
 #include "vesta/engine.h"
 

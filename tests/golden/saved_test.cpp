@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "snapshot/file.h"
 #include "support/converted.h"
 #include "support/with_vocabulary.h"
 #include "vesta/engine.h"
