@@ -1,0 +1,30 @@
+# The build when it is for another machine than it runs on (preset aarch64): the rooms that the kernels stand on and
+# their tests, nothing else. So the only foreign library is the compiler's own: {fmt} and xxHash are used as headers, and
+# GoogleTest is compiled from its source package.
+find_package(Threads REQUIRED)
+foreach(header fmt/format.h xxhash.h gtest/gtest.h)
+    string(MAKE_C_IDENTIFIER VESTA_${header} id)
+    find_file(${id} ${header} PATHS /usr/include)
+    if(NOT ${id})
+        message(FATAL_ERROR "${header} is missing; on Debian: apt install libfmt-dev libxxhash-dev libgtest-dev")
+    endif()
+endforeach()
+find_path(VESTA_GTEST_SOURCE src/gtest-all.cc PATHS /usr/src/googletest/googletest)
+if(NOT VESTA_GTEST_SOURCE)
+    message(FATAL_ERROR "the source of GoogleTest is missing (src/gtest-all.cc); on Debian: apt install googletest. "
+        "Elsewhere: -DVESTA_GTEST_SOURCE=FOLDER")
+endif()
+add_library(fmt::fmt INTERFACE IMPORTED)
+target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+add_library(vesta_gtest STATIC ${VESTA_GTEST_SOURCE}/src/gtest-all.cc ${VESTA_GTEST_SOURCE}/src/gtest_main.cc)
+target_include_directories(vesta_gtest PRIVATE ${VESTA_GTEST_SOURCE})
+add_library(GTest::gtest ALIAS vesta_gtest)
+add_library(GTest::gtest_main ALIAS vesta_gtest)
+
+include(cmake/vesta.cmake)
+include(cmake/rooms.cmake)
+target_link_libraries(vesta_options INTERFACE Threads::Threads)
+target_compile_definitions(vesta_base PRIVATE XXH_INLINE_ALL)
+
+enable_testing()
+vesta_tests(backend ROOMS backend kv)
