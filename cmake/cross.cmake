@@ -28,3 +28,15 @@ target_compile_definitions(vesta_base PRIVATE XXH_INLINE_ALL)
 
 enable_testing()
 vesta_tests(backend ROOMS backend kv)
+
+# Whole programs, not test by test: starting the emulator for each would take longer than most of them. Which processor
+# it plays decides which tables of kernels run; the test KernelTables compares them with the list given here, so that a
+# table cannot go missing unnoticed.
+function(vesta_emulated name cpu kernels filter)
+    add_test(NAME ${name}.${cpu} COMMAND test_backend --gtest_filter=${filter})
+    set_tests_properties(${name}.${cpu} PROPERTIES TIMEOUT 300
+        ENVIRONMENT "QEMU_CPU=${cpu};VESTA_EXPECT_KERNELS=${kernels}")
+endfunction()
+vesta_emulated(kernels max "scalar neon neon+dotprod neon+i8mm" "-*Conformance*")
+vesta_emulated(kernels neoverse-n1 "scalar neon neon+dotprod" "-*Conformance*")
+vesta_emulated(kernels cortex-a53 "scalar neon" "-*Conformance*")

@@ -30,12 +30,10 @@ struct Dotprod : Split {
                                       int32x4_t (&dot)[C][4]) {
         for (int c = 0; c < C; ++c)
             for (int k = 0; k < 4; ++k) dot[c][k] = vdupq_n_s32(0);
-        for (int low = 0; low < 2; ++low) {
-            for (int c = 0; low == 1 && c < C; ++c)
-                for (int k = 0; k < 4; ++k) dot[c][k] = vshlq_n_s32(dot[c][k], 8);
+        const auto add_bytes = [&](int64_t low) {
             for (int64_t e = n * g; e < n * (g + 1); e += 16) {
                 int8x16_t q[C];
-                for (int c = 0; c < C; ++c) q[c] = load16s(x[c] + high_byte(e) + 64 * low);
+                for (int c = 0; c < C; ++c) q[c] = load16s(x[c] + high_byte(e) + low);
                 const auto four_elements = [&](auto which) {
                     constexpr int kI = decltype(which)::kValue;
                     for (int k = 0; k < 4; ++k) {
@@ -45,7 +43,11 @@ struct Dotprod : Split {
                 };
                 four_elements(Int<0>()), four_elements(Int<1>()), four_elements(Int<2>()), four_elements(Int<3>());
             }
-        }
+        };
+        add_bytes(0);
+        for (int c = 0; c < C; ++c)
+            for (int k = 0; k < 4; ++k) dot[c][k] = vshlq_n_s32(dot[c][k], 8);
+        add_bytes(64);
     }
 };
 

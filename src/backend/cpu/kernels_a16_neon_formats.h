@@ -213,16 +213,18 @@ struct Q5K {
 struct Q6K {
     static constexpr int kElems = 256, kBytes = 210, kGroups = 2, kMins = 0;
     const std::byte* p;
+    template <int N>
+    VESTA_INLINE static uint8x16_t to_bit_4(uint8x16_t v) {  // bits 2N and 2N + 1, among others, to 4 and 5
+        if constexpr (N == 0) return vshlq_n_u8(v, 4);
+        if constexpr (N == 1) return vshlq_n_u8(v, 2);
+        if constexpr (N == 3) return vshrq_n_u8(v, 2);
+        return v;
+    }
     template <int B>
     VESTA_INLINE Codes codes() const {
-        constexpr int kHalf = B / 4, kPart = B % 4;
         const auto half = [this](int at) {
-            const uint8x16_t low = nibble<kPart / 2>(load16(p + 64 * kHalf + 32 * (kPart % 2) + at));
-            const uint8x16_t bytes = load16(p + 128 + 32 * kHalf + at);
-            // Bits 2·kPart and 2·kPart + 1 go to 4 and 5.
-            const uint8x16_t moved = kPart < 2            ? vshlq_n_u8(bytes, kPart == 0 ? 4 : 2)
-                                     : right < kPart == 3 ? 2
-                                                          : 0 > (bytes);
+            const uint8x16_t low = nibble<B % 4 / 2>(load16(p + 64 * (B / 4) + 32 * (B % 2) + at));
+            const uint8x16_t moved = to_bit_4<B % 4>(load16(p + 128 + 32 * (B / 4) + at));
             const uint8x16_t code = vorrq_u8(low, vandq_u8(moved, vdupq_n_u8(0x30)));
             return as_signed(vsubq_u8(code, vdupq_n_u8(32)));
         };

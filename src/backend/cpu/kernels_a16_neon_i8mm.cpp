@@ -14,7 +14,7 @@ namespace neon {
 namespace {
 
 struct I8mm : Split {
-    static constexpr int kRows = 3;  // 24 registers of sums, 3 of x
+    static constexpr int kRows = 2;  // 16 registers of sums, 2 of x, 8 of w; with 3 rows g++ 12 runs out of registers
 
     using Panel = int8_t[kUnit / 8][kPanelRows / 2][2][8];  // eight elements of the two rows of a pair
 

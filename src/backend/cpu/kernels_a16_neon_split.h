@@ -10,7 +10,7 @@ namespace neon {
 namespace {
 
 // From the start of a unit of a row of x to the high byte of element e. The low byte is 64 bytes on.
-constexpr int64_t high_byte(int64_t e) { return e / 64 * 128 + e % 64; }
+constexpr int64_t high_byte(int64_t e) { return e + (e & ~int64_t{63}); }
 
 struct Split {
     static constexpr bool kSplit = true;
