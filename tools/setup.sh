@@ -8,6 +8,8 @@ build_packages="g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev
 test_packages="libgtest-dev libpcre2-dev"
 # shellcheck disable=SC2034
 sanitizer_packages="clang libclang-rt-dev"
+# shellcheck disable=SC2034
+aarch64_packages="g++-aarch64-linux-gnu qemu-user googletest"
 
 say() { printf '%s\n' "$*" >&2; }
 die() {
@@ -18,7 +20,7 @@ die() {
 # For machines without apt-get: what to install by hand. The names for other package managers were not tried by us.
 explain_packages() {
     say "Vesta needs g++ 12 or newer, cmake 3.25 or newer, ninja, and the libraries fmt 9, nlohmann-json 3.11, CLI11 2, xxHash 0.8 and zstd 1.5." \
-        "(./check also: GoogleTest, pcre2 and clang.)"
+        "(./check also: GoogleTest and its source, pcre2, clang, g++ for aarch64-linux-gnu and qemu-aarch64.)"
     if command -v dnf >/dev/null; then
         say "With dnf, probably: dnf install gcc-c++ cmake ninja-build fmt-devel json-devel cli11-devel xxhash-devel libzstd-devel"
     elif command -v pacman >/dev/null; then

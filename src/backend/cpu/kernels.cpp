@@ -4,7 +4,8 @@ namespace vesta::backend {
 
 std::vector<const Kernels*> usable_kernels() {
     std::vector<const Kernels*> all = {&scalar_kernels()};
-    for (const Kernels* k : {avx2_kernels(), avx512_kernels()})
+    for (const Kernels* k :
+         {avx2_kernels(), avx512_kernels(), neon_kernels(), neon_dotprod_kernels(), neon_i8mm_kernels()})
         if (k != nullptr) all.push_back(k);
     return all;
 }

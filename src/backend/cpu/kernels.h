@@ -83,8 +83,11 @@ struct Kernels {
 };
 
 const Kernels& scalar_kernels();
-const Kernels* avx2_kernels();    // nullptr when this build or this processor lacks AVX2, FMA and F16C
-const Kernels* avx512_kernels();  // likewise: AVX-512 F, BW, DQ, VL, VNNI and VBMI
+const Kernels* avx2_kernels();          // nullptr when this build or this processor lacks AVX2, FMA and F16C
+const Kernels* avx512_kernels();        // likewise: AVX-512 F, BW, DQ, VL, VNNI and VBMI
+const Kernels* neon_kernels();          // nullptr where this is not a 64-bit Arm
+const Kernels* neon_dotprod_kernels();  // likewise: with FEAT_DotProd
+const Kernels* neon_i8mm_kernels();     // likewise: with FEAT_DotProd and FEAT_I8MM
 const Kernels& best_kernels();
 // All that run here, slowest first; the last is the best.
 std::vector<const Kernels*> usable_kernels();

@@ -14,4 +14,8 @@ extern const A16Kernels kA16;
 namespace avx512 {
 extern const A16Kernels kA16;
 }
+// nullptr where the file of that name was compiled without its instructions.
+const A16Kernels* neon_a16();
+const A16Kernels* neon_dotprod_a16();
+const A16Kernels* neon_i8mm_a16();
 }  // namespace vesta::backend
