@@ -1,15 +1,18 @@
 // Snapshot files: a session's state on disk. Knows the layout (docs/kv-format.md), its checksums and its refusals; what
 // the rows of a layer mean is the engine's business. Written with ordinary write(2) to a temporary file that is flushed
-// and renamed, so a file with its real name is whole. The choice not taken is a mapping: a read error would be a signal,
-// and somebody truncating the file would kill the process.
+// and renamed, so a file with its real name is whole. The choice not taken is a mapping: a read error would be a
+// signal, and somebody truncating the file would kill the process.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -26,12 +29,12 @@ struct Header {
     uint32_t row_format = 0;   // quant::RowFormat, as a number of its own (docs/kv-format.md)
     uint32_t weight_bits = 0;  // bits per weight of the routed experts times 100; for people
     Reason reason = Reason::manual;
-    uint32_t n_layer = 0;      // row sections
+    uint32_t n_layer = 0;  // row sections
     uint64_t n_token = 0;
-    uint64_t n_vocab = 0;      // logits, when there are any
-    uint64_t text_hash = 0;    // XXH3 of the rendered text; 0 when the file has none
+    uint64_t n_vocab = 0;    // logits, when there are any
+    uint64_t text_hash = 0;  // XXH3 of the rendered text; 0 when the file has none
     uint64_t text_bytes = 0;
-    int64_t created = 0;       // seconds since 1970
+    int64_t created = 0;  // seconds since 1970
 };
 
 // Kept outside the header's checksum in two alternating slots, so that counting a hit never endangers a file.
@@ -44,18 +47,37 @@ struct Usage {
 struct View {
     Header header;  // n_token, n_vocab, n_layer, text_hash and text_bytes are set from the pieces below
     std::span<const int32_t> tokens;
-    std::span<const float> logits;  // empty: none
+    std::span<const float> logits;                  // empty: none
     std::vector<std::span<const std::byte>> layer;  // rows and frontiers of each layer
-    std::string_view text;        // the rendered bytes these tokens came from; may be empty
-    std::string_view tool_calls;  // the server's replay map, JSON; may be empty
+    std::string_view text;                          // the rendered bytes these tokens came from; may be empty
+    std::string_view tool_calls;                    // the server's replay map, JSON; may be empty
 };
+
+// A vector whose resize() leaves new bytes as they are: rows can be gigabytes, and writing zeros into memory that the
+// file is about to fill would be a second pass over all of it.
+template <class T>
+struct Unfilled : std::allocator<T> {
+    template <class U>
+    struct rebind {
+        using other = Unfilled<U>;
+    };
+    template <class U>
+    void construct(U* p) {
+        ::new (static_cast<void*>(p)) U;
+    }
+    template <class U, class... Args>
+    void construct(U* p, Args&&... args) {
+        ::new (static_cast<void*>(p)) U(std::forward<Args>(args)...);
+    }
+};
+using RowBytes = std::vector<std::byte, Unfilled<std::byte>>;
 
 struct Contents {
     Header header;
     Usage usage;
     std::vector<int32_t> tokens;
     std::vector<float> logits;
-    std::vector<std::byte> rows;  // all layers, one after the other
+    RowBytes rows;  // all layers, one after the other
     std::string text, tool_calls;
 };
 
@@ -66,6 +88,9 @@ struct Expected {
     uint64_t n_vocab = 0, max_tokens = 0;
     std::function<std::vector<uint64_t>(uint64_t n_token)> layer_bytes;  // exact bytes of every layer's section
 };
+
+// XXH3 of a rendered text: Header::text_hash of a file that was made from it. 0 for the empty text.
+uint64_t text_hash(std::string_view text);
 
 struct WriteOptions {
     bool compress = false;  // zstd, level 1, section by section
