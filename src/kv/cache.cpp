@@ -49,12 +49,14 @@ Plan place_all(const Shape& shape, const Options& o, std::byte* memory, std::vec
     for (const Shape::Layer& layer : shape.layer) {
         ops::LayerCache c;
         c.format = o.format;
-        // A pass writes all its rows before any query reads, so the ring also holds the rows of one pass.
-        c.window = store(place, row, shape.window + o.max_pass_rows, plan.window_bytes);
+        // A block's rows are all written before any of its queries reads, so the ring also holds the rows of one block.
+        // No ring needs more than every position.
+        const int64_t block = shape.block_rows > 0 ? std::min(shape.block_rows, o.max_pass_rows) : o.max_pass_rows;
+        c.window = store(place, row, std::min(shape.window + block + o.rewind, std::max<int64_t>(o.n_ctx, 1)), plan.window_bytes);
         if (layer.ratio > 0) {
             const int64_t n_row = o.n_ctx / layer.ratio + 1;
             c.compressed = store(place, row, n_row, plan.compressed_bytes);
-            const int64_t remembered = layer.ratio * layer.n_lane;
+            const int64_t remembered = std::min(layer.ratio * layer.n_lane + o.rewind, std::max<int64_t>(o.n_ctx, 1));
             c.attn_frontier = frontier(place, shape.head_dim * layer.n_lane, remembered, plan.frontier_bytes);
             plan.bytes_per_token += static_cast<double>(row) / static_cast<double>(layer.ratio);
             if (layer.indexed) {
@@ -75,7 +77,34 @@ Plan plan(const Shape& shape, const Options& options) {
     Options in_range = options;
     in_range.n_ctx = std::clamp<int64_t>(options.n_ctx, 0, kMaxContext);
     in_range.max_pass_rows = std::clamp<int64_t>(options.max_pass_rows, 0, kMaxContext);
-    return place_all(shape, in_range, nullptr, nullptr);
+    in_range.rewind = std::clamp<int64_t>(options.rewind, 0, kMaxContext);
+    Plan p = place_all(shape, in_range, nullptr, nullptr);
+    Options without = in_range;
+    without.rewind = 0;
+    p.rewind_bytes = p.total() - place_all(shape, without, nullptr, nullptr).total();
+    const int64_t row = quant::attn_row_bytes(options.format, static_cast<int>(shape.head_dim), static_cast<int>(shape.n_rot));
+    for (const Shape::Layer& layer : shape.layer) {
+        p.checkpoint_bytes += std::min(shape.window, in_range.n_ctx) * row;
+        const int64_t wide = (shape.head_dim + (layer.indexed ? shape.index_dim : 0)) * layer.n_lane;
+        p.checkpoint_bytes += std::min(layer.ratio * layer.n_lane, in_range.n_ctx) * wide * 2 * static_cast<int64_t>(sizeof(float));
+    }
+    return p;
+}
+
+std::vector<int64_t> used_bytes_by_layer(const Shape& shape, quant::RowFormat format, int64_t n_token) {
+    const int64_t row = quant::attn_row_bytes(format, static_cast<int>(shape.head_dim), static_cast<int>(shape.n_rot));
+    const int64_t index_row = quant::index_row_bytes(format, static_cast<int>(shape.index_dim));
+    std::vector<int64_t> bytes;
+    for (const Shape::Layer& layer : shape.layer) {
+        int64_t n = std::min(shape.window, n_token) * row;
+        if (layer.ratio > 0) {
+            n += n_token / layer.ratio * (row + (layer.indexed ? index_row : 0));
+            const int64_t wide = (shape.head_dim + (layer.indexed ? shape.index_dim : 0)) * layer.n_lane;
+            n += std::min(layer.ratio * layer.n_lane, n_token) * wide * 2 * static_cast<int64_t>(sizeof(float));
+        }
+        bytes.push_back(n);
+    }
+    return bytes;
 }
 
 Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& options) {
@@ -84,6 +113,8 @@ Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& 
     if (options.max_pass_rows < 1 || options.max_pass_rows > kMaxContext)
         return Error{Code::invalid_argument,
                      strf("chunk of {} tokens: expected 1 to {}", options.max_pass_rows, kMaxContext)};
+    if (options.rewind < 0 || options.rewind > kMaxContext)
+        return Error{Code::invalid_argument, strf("rewind of {} tokens: expected 0 to {}", options.rewind, kMaxContext)};
     const Plan p = plan(shape, options);
     auto cache = std::unique_ptr<Cache>(new Cache);
     cache->shape_ = shape;
@@ -98,50 +129,79 @@ Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& 
     return cache;
 }
 
-// visit(memory, bytes) for every run of bytes in use, in one fixed order. Rings are walked by position, so that the
-// order does not depend on their capacity.
+// visit(memory, bytes, layer) for every run of bytes in use, in one fixed order. Rings are walked by position, so that
+// the order does not depend on their capacity.
 template <class F>
-void Cache::for_each_used(int64_t n_token, F&& visit) const {
+void Cache::for_each_used(int64_t n_token, What what, F&& visit) const {
     const auto last = [&](int64_t n) { return std::max<int64_t>(0, n_token - n); };  // first of the last n positions
     for (size_t i = 0; i < layers_.size(); ++i) {
         const ops::LayerCache& layer = layers_[i];
-        for (int64_t p = last(shape_.window); p < n_token; ++p) visit(layer.window.row(p), layer.window.row_bytes);
+        for (int64_t p = last(shape_.window); p < n_token; ++p) visit(layer.window.row(p), layer.window.row_bytes, i);
         const Shape::Layer& is = shape_.layer[i];
         if (is.ratio == 0) continue;
-        const int64_t n_row = n_token / is.ratio;
-        if (n_row > 0) visit(layer.compressed.data, n_row * layer.compressed.row_bytes);
-        if (n_row > 0 && is.indexed) visit(layer.index.data, n_row * layer.index.row_bytes);
+        const int64_t n_row = what == What::all ? n_token / is.ratio : 0;
+        if (n_row > 0) visit(layer.compressed.data, n_row * layer.compressed.row_bytes, i);
+        if (n_row > 0 && is.indexed) visit(layer.index.data, n_row * layer.index.row_bytes, i);
         for (const ops::Frontier* f : {&layer.attn_frontier, &layer.index_frontier}) {
             const int64_t row_bytes = f->width * static_cast<int64_t>(sizeof(float));
             if (f->capacity == 0) continue;  // no indexer in this layer
-            for (int64_t p = last(f->capacity); p < n_token; ++p) {
-                visit(reinterpret_cast<std::byte*>(f->c_row(p)), row_bytes);
-                visit(reinterpret_cast<std::byte*>(f->z_row(p)), row_bytes);
+            for (int64_t p = last(is.ratio * is.n_lane); p < n_token; ++p) {
+                visit(reinterpret_cast<std::byte*>(f->c_row(p)), row_bytes, i);
+                visit(reinterpret_cast<std::byte*>(f->z_row(p)), row_bytes, i);
             }
         }
     }
 }
 
-int64_t Cache::used_bytes() const {
+namespace {
+
+auto copy_to(std::byte*& dst) {
+    return [&dst](const std::byte* p, int64_t bytes, size_t) {
+        std::memcpy(dst, p, static_cast<size_t>(bytes));
+        dst += bytes;
+    };
+}
+auto copy_from(const std::byte*& src) {
+    return [&src](std::byte* p, int64_t bytes, size_t) {
+        std::memcpy(p, src, static_cast<size_t>(bytes));
+        src += bytes;
+    };
+}
+
+}  // namespace
+
+void Cache::rewind(int64_t n) {
+    VESTA_CHECK(can_rewind(n));
+    if (n == 0) clear();
+    n_token_ = n;
+}
+
+int64_t Cache::used_bytes(int64_t n_token) const {
     int64_t n = 0;
-    for_each_used(n_token_, [&](const std::byte*, int64_t bytes) { n += bytes; });
+    for_each_used(n_token, What::all, [&](const std::byte*, int64_t bytes, size_t) { n += bytes; });
     return n;
 }
 
-void Cache::copy_used(std::byte* dst) const {
-    for_each_used(n_token_, [&](const std::byte* p, int64_t bytes) {
-        std::memcpy(dst, p, static_cast<size_t>(bytes));
-        dst += bytes;
-    });
-}
+void Cache::copy_used(std::byte* dst) const { for_each_used(n_token_, What::all, copy_to(dst)); }
 
 void Cache::restore_used(const std::byte* src, int64_t n_token) {
     VESTA_CHECK(n_token >= 0 && n_token <= options_.n_ctx);
-    for_each_used(n_token, [&](std::byte* p, int64_t bytes) {
-        std::memcpy(p, src, static_cast<size_t>(bytes));
-        src += bytes;
-    });
-    n_token_ = n_token;
+    for_each_used(n_token, What::all, copy_from(src));
+    n_token_ = high_ = floor_ = n_token;
+}
+
+int64_t Cache::recent_bytes() const {
+    int64_t n = 0;
+    for_each_used(n_token_, What::recent, [&](const std::byte*, int64_t bytes, size_t) { n += bytes; });
+    return n;
+}
+
+void Cache::copy_recent(std::byte* dst) const { for_each_used(n_token_, What::recent, copy_to(dst)); }
+
+void Cache::restore_recent(const std::byte* src, int64_t n_token) {
+    VESTA_CHECK(n_token >= 0 && n_token <= options_.n_ctx);
+    for_each_used(n_token, What::recent, copy_from(src));
+    n_token_ = high_ = floor_ = n_token;
 }
 
 Cache::~Cache() {

@@ -1,4 +1,5 @@
 // The definitions of the blocks: compositions of primitives. A backend may fuse; tests compare it with these.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -46,17 +47,19 @@ void Ops::routed_experts(const RoutedExpertsArgs& a) {
             pairs.push_back(p);
             weights.push_back(a.weight[p]);
         }
-        const auto n = static_cast<int64_t>(pairs.size());
-        if (n == 0) continue;
         const size_t row = static_cast<size_t>(a.x.n_col) * sizeof(float);
-        for (int64_t i = 0; i < n; ++i)
-            std::memcpy(a.xs.row(i), a.x.row(pairs[static_cast<size_t>(i)] / a.n_used), row);
-        const Tensor xs = a.xs.rows(0, n), g = a.g.rows(0, n), u = a.u.rows(0, n), ys = a.ys.rows(0, n);
-        matmul({.y = g, .w = a.gate.expert(e), .x = xs});
-        matmul({.y = u, .w = a.up.expert(e), .x = xs});
-        swiglu({.y = g, .gate = g, .up = u, .clamp = a.clamp, .scale = weights.data()});
-        matmul({.y = ys, .w = a.down.expert(e), .x = g});
-        for (int64_t i = 0; i < n; ++i) std::memcpy(a.parts.row(pairs[static_cast<size_t>(i)]), ys.row(i), row);
+        const auto n_all = static_cast<int64_t>(pairs.size());
+        for (int64_t first = 0; first < n_all; first += a.xs.n_row) {
+            const int64_t n = std::min(a.xs.n_row, n_all - first);
+            const int64_t* pair = pairs.data() + first;
+            for (int64_t i = 0; i < n; ++i) std::memcpy(a.xs.row(i), a.x.row(pair[i] / a.n_used), row);
+            const Tensor xs = a.xs.rows(0, n), g = a.g.rows(0, n), u = a.u.rows(0, n), ys = a.ys.rows(0, n);
+            matmul({.y = g, .w = a.gate.expert(e), .x = xs});
+            matmul({.y = u, .w = a.up.expert(e), .x = xs});
+            swiglu({.y = g, .gate = g, .up = u, .clamp = a.clamp, .scale = weights.data() + first});
+            matmul({.y = ys, .w = a.down.expert(e), .x = g});
+            for (int64_t i = 0; i < n; ++i) std::memcpy(a.parts.row(pair[i]), ys.row(i), row);
+        }
     }
 }
 

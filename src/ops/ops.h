@@ -232,9 +232,9 @@ struct RoutedExpertsArgs {
     const float* weight;    // [T, K]
     int64_t n_used;         // K
     Weight gate, up, down;
-    Tensor xs;     // [T*K, E] scratch
+    Tensor xs;     // [n, E] scratch, n >= 1: rows of one expert are taken n at a time
     Tensor g, u;   // [T*K, n_ff] scratch
-    Tensor ys;     // [T*K, E] scratch
+    Tensor ys;     // [n, E] scratch, as xs
     float clamp;
 };
 

@@ -198,7 +198,9 @@ void add_products(std::vector<Case>& cases, Type type) {
     cases.push_back({"routed_experts" + suffix, tolerance, [=](Run& r, RowSpan rows) {
                          Rows x = input(rows, kEmbd, 4);
                          const int64_t n = x.n_row() * kUsed;
-                         Rows parts(n, kEmbd), xs(n, kEmbd), ys(n, kEmbd), g(n, kFf), u(n, kFf);
+                         // Scratch for fewer rows than some experts have: they come in pieces.
+                         const int64_t piece = (x.n_row() + 2) / 3;
+                         Rows parts(n, kEmbd), xs(piece, kEmbd), ys(piece, kEmbd), g(n, kFf), u(n, kFf);
                          std::vector<int32_t> expert;
                          std::vector<float> share;
                          for (const Row& row : rows)

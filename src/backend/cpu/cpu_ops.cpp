@@ -252,26 +252,40 @@ void CpuOps::routed_experts(const ops::RoutedExpertsArgs& a) {
     swiglu_and_round({.y = a.g.rows(0, n_pair), .gate = a.g.rows(0, n_pair), .up = a.u.rows(0, n_pair), .clamp = a.clamp,
                       .scale = pair_weight_.data()}, down_rounded);
 
-    // An expert with one row, as all are when decoding, writes to its place; rows of the others are moved there after.
+    // An expert with one row, as all are when decoding, writes to its place. Rows of the others are computed together
+    // in ys and moved: as many experts at a time as ys has room for.
+    int64_t n_waiting = 0;
+    const auto finish = [&] {
+        run_products(products_);
+        products_.clear();
+        if (n_waiting == 0) return;
+        parallel(n_waiting, a.ys.n_col, [&](int64_t first, int64_t last) {
+            for (int64_t i = first; i < last; ++i)
+                std::memcpy(a.parts.row(waiting_[static_cast<size_t>(i)]), a.ys.row(i),
+                            static_cast<size_t>(a.ys.n_col) * sizeof(float));
+        });
+        n_waiting = 0;
+        waiting_.clear();
+    };
     products_.clear();
-    bool move = false;
+    waiting_.clear();
     for (int64_t e = 0; e < n_expert; ++e) {
-        const int64_t first = begin(e), n = end(e) - first;
-        if (n == 0) continue;
-        move = move || n > 1;
-        const Tensor y = n == 1 ? a.parts.rows(sorted_pair_[static_cast<size_t>(first)], 1) : a.ys.rows(first, n);
-        products_.push_back({.y = y, .w = a.down.expert(e), .x = a.g.rows(first, n),
-                             .activations = down_rounded ? &h_rounded_ : nullptr, .activation_row = first, .n_row = n});
-    }
-    run_products(products_);
-    if (!move) return;
-    parallel(n_pair, a.ys.n_col, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-            const auto pair = sorted_pair_[static_cast<size_t>(i)];
-            if (const int64_t e = a.expert[pair]; end(e) - begin(e) > 1)
-                std::memcpy(a.parts.row(pair), a.ys.row(i), static_cast<size_t>(a.ys.n_col) * sizeof(float));
+        for (int64_t first = begin(e); first < end(e);) {
+            const int64_t n = std::min(end(e) - first, a.ys.n_row);
+            const int32_t* pair = sorted_pair_.data() + first;
+            Product p{.y = a.parts.rows(pair[0], 1), .w = a.down.expert(e), .x = a.g.rows(first, n),
+                      .activations = down_rounded ? &h_rounded_ : nullptr, .activation_row = first, .n_row = n};
+            if (n > 1) {
+                if (n_waiting + n > a.ys.n_row) finish();
+                p.y = a.ys.rows(n_waiting, n);
+                waiting_.insert(waiting_.end(), pair, pair + n);
+                n_waiting += n;
+            }
+            products_.push_back(p);
+            first += n;
         }
-    });
+    }
+    finish();
 }
 
 }  // namespace vesta::backend

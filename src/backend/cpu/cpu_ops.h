@@ -102,6 +102,7 @@ class CpuOps : public ReferenceOps {
     std::vector<Product> products_;
     std::vector<int64_t> product_first_task_;
     std::vector<int32_t> sorted_pair_, sorted_token_;  // (row, expert) pairs by expert
+    std::vector<int32_t> waiting_;                     // pairs whose results are in ys
     std::vector<int64_t> expert_first_;
     std::vector<float> pair_weight_;
     std::vector<float> scores_, pooled_, parts_;

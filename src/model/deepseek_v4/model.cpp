@@ -1,5 +1,6 @@
 #include "model/deepseek_v4/model.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace vesta::model::deepseek_v4 {
@@ -12,7 +13,7 @@ Result<std::unique_ptr<Model>> DeepseekV4::load(const gguf::File& file, const gg
     VESTA_TRY(m->w_, bind_weights(file, drafter, h, supports));
     m->freq_main_ = h.rope_freq(false);
     m->freq_compress_ = h.rope_freq(true);
-    m->shape_ = {.head_dim = h.head_dim, .n_rot = h.n_rot, .index_dim = h.index_head_dim, .window = h.window, .layer = {}};
+    m->shape_ = {.head_dim = h.head_dim, .n_rot = h.n_rot, .index_dim = h.index_head_dim, .window = h.window, .block_rows = kBlockRows, .layer = {}};
     for (const int64_t r : h.ratio)
         m->shape_.layer.push_back({.ratio = r, .n_lane = h.n_lane(r), .indexed = Hparams::overlaps(r)});
     if (!m->w_.drafter.empty()) m->shape_.layer.push_back({});
@@ -93,6 +94,19 @@ void DeepseekV4::select(const LayerPass& p, const LayerWeights& w) const {
                         .cache = p.cache});
 }
 
+// A row's result does not depend on the rows beside it, and a block's rows are in the cache before the next block's
+// queries look there: passing through in blocks is prefill in smaller chunks.
+template <class F>
+void DeepseekV4::each_block(const LayerPass& p, F&& f) const {
+    const auto n_row = static_cast<int64_t>(p.rows.size());
+    for (int64_t first = 0; first < n_row; first += kBlockRows) {
+        const int64_t n = std::min(kBlockRows, n_row - first);
+        f(LayerPass{p.ops, p.workspace.block(first, n), p.workspace,
+                    p.rows.subspan(static_cast<size_t>(first), static_cast<size_t>(n)), p.cache, p.layer, p.ratio, p.clamp});
+    }
+}
+
+// Of one block.
 void DeepseekV4::attention_half(const LayerPass& p, const LayerWeights& w) const {
     Scratch& s = p.s;
     const float* freq = p.ratio > 0 ? freq_compress_.data() : freq_main_.data();
@@ -120,7 +134,7 @@ void DeepseekV4::attention_half(const LayerPass& p, const LayerWeights& w) const
 
 void DeepseekV4::expert_half(const LayerPass& p, const LayerWeights& w) const {
     Scratch& s = p.s;
-    hc_mix_in(p, w.hc_ffn, w.ffn_norm);
+    each_block(p, [&](const LayerPass& block) { hc_mix_in(block, w.hc_ffn, w.ffn_norm); });
     p.ops.matmul({.y = s.router, .w = w.router, .x = s.x});
     p.ops.route({.expert = s.expert.data(), .weight = s.expert_weight.data(), .logits = s.router, .bias = w.router_bias,
                  .hash = w.hash, .n_used = h_.n_expert_used, .scale = h_.expert_scale, .rows = p.rows});
@@ -133,17 +147,22 @@ void DeepseekV4::expert_half(const LayerPass& p, const LayerWeights& w) const {
     p.ops.hc_mix_out({.streams = s.streams, .y = s.y, .post = s.post, .comb = s.comb});
 }
 
-void DeepseekV4::head(ops::Ops& ops, Scratch& s, const HeadWeights& w, std::span<const int32_t> output_rows,
-                      float* logits) const {
-    ops.gather_rows(s.out_streams, s.streams, output_rows);
-    ops.head({.logits = ops::Tensor::of(logits, s.out_streams.n_row, h_.n_vocab), .streams = s.out_streams, .flat = s.out_flat,
-              .mix = s.out_mix, .x = s.out_x, .fn = w.fn, .hc_scale = w.scale, .hc_base = w.base, .norm = w.norm,
-              .output = w_.output, .hc_eps = h_.hc_eps, .norm_eps = h_.norm_eps});
+void DeepseekV4::head(ops::Ops& ops, PassWorkspace& ws, const Scratch& s, const HeadWeights& w,
+                      std::span<const int32_t> output_rows, float* logits) const {
+    for (size_t first = 0; first < output_rows.size(); first += kOutputRows) {
+        const size_t n = std::min(static_cast<size_t>(kOutputRows), output_rows.size() - first);
+        const Scratch& o = ws.outputs(static_cast<int64_t>(n));
+        ops.gather_rows(o.out_streams, s.streams, output_rows.subspan(first, n));
+        ops.head({.logits = ops::Tensor::of(logits + static_cast<int64_t>(first) * h_.n_vocab, static_cast<int64_t>(n), h_.n_vocab),
+                  .streams = o.out_streams, .flat = o.out_flat, .mix = o.out_mix, .x = o.out_x, .fn = w.fn,
+                  .hc_scale = w.scale, .hc_base = w.base, .norm = w.norm, .output = w_.output, .hc_eps = h_.hc_eps,
+                  .norm_eps = h_.norm_eps});
+    }
 }
 
 Status DeepseekV4::forward(ops::Ops& ops, Workspace& workspace, const Pass& pass) const {
     auto& ws = static_cast<PassWorkspace&>(workspace);
-    Scratch& s = ws.begin(static_cast<int64_t>(pass.rows.size()), static_cast<int64_t>(pass.output_rows.size()));
+    Scratch& s = ws.begin(static_cast<int64_t>(pass.rows.size()));
     bind_caches(ws, pass.cache);
     const auto tap = [&](Tap at, int layer) {
         if (pass.tap != nullptr) (*pass.tap)(at, layer, s.streams, pass.rows);
@@ -154,16 +173,16 @@ Status DeepseekV4::forward(ops::Ops& ops, Workspace& workspace, const Pass& pass
 
     for (int layer = 0; layer < h_.n_layer; ++layer) {
         const auto i = static_cast<size_t>(layer);
-        const LayerPass p{ops, s, pass.rows, ws.caches[i], layer, h_.ratio[i], h_.swiglu_clamp[i]};
+        const LayerPass p{ops, s, ws, pass.rows, ws.caches[i], layer, h_.ratio[i], h_.swiglu_clamp[i]};
         tap(Tap::layer_input, layer);
-        attention_half(p, w_.layer[i]);
+        each_block(p, [&](const LayerPass& block) { attention_half(block, w_.layer[i]); });
         tap(Tap::after_attention, layer);
         expert_half(p, w_.layer[i]);
         tap(Tap::after_experts, layer);
         ops.check_finite({.x = s.streams, .layer = layer, .what = "streams", .rows = pass.rows});
     }
     tap(Tap::final_streams, static_cast<int>(h_.n_layer));
-    if (!pass.output_rows.empty()) head(ops, s, w_.head, pass.output_rows, pass.logits);
+    head(ops, ws, s, w_.head, pass.output_rows, pass.logits);
     return ops.end_pass();
 }
 
@@ -173,25 +192,31 @@ Status DeepseekV4::draft(ops::Ops& ops, Workspace& workspace, const DraftPass& p
     const DrafterWeights& w = w_.drafter[0];
     auto& ws = static_cast<PassWorkspace&>(workspace);
     const auto n_row = static_cast<int64_t>(pass.rows.size());
-    Scratch& s = ws.begin(n_row, static_cast<int64_t>(pass.output_rows.size()));
+    Scratch& s = ws.begin(n_row);
     bind_caches(ws, pass.cache);
+    const auto layer = static_cast<size_t>(h_.n_layer);
+    const LayerPass p{ops, s, ws, pass.rows, ws.caches[layer], static_cast<int>(layer), 0, h_.swiglu_clamp[layer]};
 
     ops.embed({.y = s.x, .table = w_.embed, .rows = pass.rows});
     ops.rms_norm({.y = s.x, .x = s.x, .w = w.e_norm, .eps = h_.norm_eps});
     ops.matmul({.y = s.y, .w = w.e_proj, .x = s.x});
-    // The given streams may be the workspace's own: they are read here, before the same memory is written below.
-    const ops::Tensor previous = ops::Tensor::of(pass.streams, n_row, s.streams.n_col).split_rows(h_.n_stream);
-    const ops::Tensor flat = s.flat.split_rows(h_.n_stream);
-    ops.rms_norm({.y = flat, .x = previous, .w = w.h_norm, .eps = h_.norm_eps});
-    ops.matmul({.y = s.streams.split_rows(h_.n_stream), .w = w.h_proj, .x = flat});
+    const ops::Tensor previous = ops::Tensor::of(pass.streams, n_row, s.streams.n_col);
+    int64_t first = 0;
+    each_block(p, [&](const LayerPass& block) {
+        // The given streams may be the workspace's own: a block of them is read before the same memory is written.
+        const ops::Tensor& streams = block.s.streams;
+        const ops::Tensor flat = block.s.flat.split_rows(h_.n_stream);
+        ops.rms_norm({.y = flat, .x = previous.rows(first, streams.n_row).split_rows(h_.n_stream), .w = w.h_norm,
+                      .eps = h_.norm_eps});
+        ops.matmul({.y = streams.split_rows(h_.n_stream), .w = w.h_proj, .x = flat});
+        first += streams.n_row;
+    });
     for (int64_t i = 0; i < h_.n_stream; ++i) ops.add(s.streams.cols(i * h_.n_embd, h_.n_embd), s.y);
 
-    const auto layer = static_cast<size_t>(h_.n_layer);
-    const LayerPass p{ops, s, pass.rows, ws.caches[layer], static_cast<int>(layer), 0, h_.swiglu_clamp[layer]};
-    attention_half(p, w.layer);
+    each_block(p, [&](const LayerPass& block) { attention_half(block, w.layer); });
     expert_half(p, w.layer);
     ops.check_finite({.x = s.streams, .layer = static_cast<int>(layer), .what = "drafter streams", .rows = pass.rows});
-    if (!pass.output_rows.empty()) head(ops, s, w.head, pass.output_rows, pass.logits);
+    head(ops, ws, s, w.head, pass.output_rows, pass.logits);
     return ops.end_pass();
 }
 

@@ -25,10 +25,11 @@ class DeepseekV4 : public Model {
     Status draft(ops::Ops& ops, Workspace& workspace, const DraftPass& pass) const override;
 
  private:
-    // What the two halves of a layer work on.
+    // What the two halves of a layer work on: all rows of a pass, or one block of them.
     struct LayerPass {
         ops::Ops& ops;
         Scratch& s;
+        PassWorkspace& workspace;
         std::span<const ops::Row> rows;
         std::span<ops::LayerCache* const> cache;  // this layer's, by slot
         int layer;  // for messages
@@ -36,13 +37,17 @@ class DeepseekV4 : public Model {
         float clamp;
     };
 
+    // f(LayerPass) for every block of rows, in order.
+    template <class F>
+    void each_block(const LayerPass& p, F&& f) const;
     void attention_half(const LayerPass& p, const LayerWeights& w) const;
     void compress(const LayerPass& p, const CompressorWeights& w, int64_t width, bool to_index) const;
     void select(const LayerPass& p, const LayerWeights& w) const;
     void check_indexer(const LayerPass& p, const ops::Tensor& x) const;
     void expert_half(const LayerPass& p, const LayerWeights& w) const;
     void hc_mix_in(const LayerPass& p, const HcWeights& w, const float* norm) const;
-    void head(ops::Ops& ops, Scratch& s, const HeadWeights& w, std::span<const int32_t> output_rows, float* logits) const;
+    void head(ops::Ops& ops, PassWorkspace& ws, const Scratch& s, const HeadWeights& w, std::span<const int32_t> output_rows,
+              float* logits) const;
     void bind_caches(PassWorkspace& ws, std::span<kv::Cache* const> caches) const;
 
     Info info_;
