@@ -53,11 +53,20 @@ struct SessionOptions {
     int64_t n_ctx = 4096;            // positions the session can hold
     int64_t chunk = 512;             // prefill rows computed together; changes speed and memory, never a result
     CacheFormat cache_format = CacheFormat::fp8;
+    // Going back. The last `rewind` tokens can be taken back at once, for the rows this keeps (CachePlan::rewind_bytes).
+    // Further back the session starts from a checkpoint, one every checkpoint_spacing tokens, and computes what is
+    // missing; beyond checkpoint_limit of them every second one goes. 0: none.
+    int64_t rewind = 512;
+    int64_t checkpoint_spacing = 2048;
+    int64_t checkpoint_limit = 16;
 };
 
 // Exact bytes of a session's cache, without creating it.
 struct CachePlan {
     int64_t window_bytes = 0, compressed_bytes = 0, index_bytes = 0, frontier_bytes = 0, total_bytes = 0;
+    int64_t rewind_bytes = 0;      // of the total: what SessionOptions::rewind costs
+    int64_t checkpoint_bytes = 0;  // beside the total: one checkpoint
+    int64_t n_checkpoint = 0;      // as many at most
     double bytes_per_token = 0;
 };
 
@@ -69,7 +78,9 @@ struct MemoryPlan {
     int64_t decoded_bytes = 0;          // norms, biases and tables copied out of the file
     CachePlan cache;
     int64_t scratch_bytes = 0;  // intermediate results of a pass, and logits
-    int64_t session_bytes() const { return cache.total_bytes + scratch_bytes; }
+    int64_t session_bytes() const {
+        return cache.total_bytes + cache.n_checkpoint * cache.checkpoint_bytes + scratch_bytes;
+    }
     int64_t total_bytes() const { return weight_bytes + decoded_bytes + session_bytes(); }
 };
 
@@ -89,6 +100,7 @@ class Snapshot {
     struct State;
     explicit Snapshot(std::shared_ptr<const State> state) : state_(std::move(state)) {}
     int64_t n_token() const;
+    std::span<const int32_t> tokens() const;  // valid while this or a copy lives
     int64_t n_byte() const;  // memory it holds
     const State& state() const { return *state_; }
 
@@ -139,6 +151,11 @@ class Engine {
     virtual ops::Ops& ops() = 0;
 };
 
+// What sync() did: tokens kept, tokens of the session dropped, tokens computed. reused + computed is the new length.
+struct SyncReport {
+    int64_t reused = 0, rewound = 0, computed = 0;
+};
+
 // A sequence of tokens and what the model remembers of it. One thread at a time.
 class Session {
  public:
@@ -155,6 +172,20 @@ class Session {
     // As prefill, and writes the logits of every given token: [tokens.size(), n_vocab].
     virtual Status evaluate(std::span<const int32_t> tokens, std::span<float> all_logits) = 0;
 
+    // Makes the session hold exactly these tokens, with the logits of the last one, and computes as little as it can:
+    // keeps the longest common beginning whose state is still there (rewind, checkpoints), drops the rest, prefills what
+    // is new. The result is bit for bit that of a fresh session. Errors as prefill; when tokens are refused nothing
+    // changes, and after a stop or a failure the session holds a beginning of `tokens`.
+    virtual Result<SyncReport> sync(std::span<const int32_t> tokens, const ProgressFn& progress = {}) = 0;
+    // Goes back to the first n_token tokens: at once within SessionOptions::rewind, else with up to checkpoint_spacing
+    // tokens computed again. logits() is empty until the next token, unless nothing was taken back.
+    // Errors: invalid_argument when n_token is not in 0..n_token(); cancelled and numeric as prefill.
+    virtual Status rewind(int64_t n_token, const ProgressFn& progress = {}) = 0;
+    // The least n from which on rewind(n) computes nothing.
+    virtual int64_t rewind_floor() const = 0;
+    virtual int64_t n_checkpoint() const = 0;
+    virtual int64_t checkpoint_bytes() const = 0;  // of all of them
+
     // Logits after the latest token, [n_vocab]; empty before the first. Valid until the next call.
     virtual std::span<const float> logits() const = 0;
     virtual std::span<const int32_t> tokens() const = 0;
@@ -163,9 +194,9 @@ class Session {
     virtual void clear() = 0;
 
     // The state now, and back to it: what is computed after restore() is bit for bit what was computed after
-    // snapshot(). A snapshot also fits other sessions of the same engine with the same cache format and room for its
-    // tokens. Errors: no_memory; restore: invalid_argument for a snapshot of another engine or format or too many
-    // tokens. A refused restore() leaves the session as it was.
+    // snapshot(). A snapshot also fits other sessions, also of other engines, on the same weights (Engine::fingerprint) with
+    // the same cache format and room for its tokens. Errors: no_memory; restore: invalid_argument for a snapshot of
+    // another model or format or too many tokens. A refused restore() leaves the session as it was.
     virtual Result<Snapshot> snapshot() = 0;
     virtual Status restore(const Snapshot& snapshot) = 0;
 };

@@ -108,7 +108,14 @@ TEST(Snapshot, OutlivesSessionAndEngine) {
 }
 
 TEST(Snapshot, OfAnotherEngineFormatOrSizeIsRefusedAndNothingChanges) {
-    const auto engine = open_toy("cpu"), foreign = open_toy("cpu");
+    const auto engine = open_toy("cpu"), twin = open_toy("cpu");
+    // Another training run of the same shape: one weight differs.
+    test::ToyModel other_weights;
+    other_weights.tensor("blk.1.ffn_gate_exps.weight").put(other_weights.tensor("blk.1.ffn_gate_exps.weight").n_elem() / 2, 0.123f);
+    const std::vector<std::byte> other_bytes = other_weights.bytes();
+    const auto foreign = Engine::open_bytes(other_bytes, "other.gguf", {.backend = "cpu", .n_thread = 2}).value();
+    EXPECT_EQ(engine->fingerprint(), twin->fingerprint());
+    EXPECT_NE(engine->fingerprint(), foreign->fingerprint());
     auto s = engine->new_session({.n_ctx = 32}).value();
     ASSERT_TRUE(s->prefill(ids(9)).ok());
     const Snapshot mine = s->snapshot().value();
@@ -121,7 +128,7 @@ TEST(Snapshot, OfAnotherEngineFormatOrSizeIsRefusedAndNothingChanges) {
         return other->snapshot().value();
     };
     const std::pair<Snapshot, const char*> bad[] = {
-        {taken(*foreign, {.n_ctx = 32}, 9), "another engine"},
+        {taken(*foreign, {.n_ctx = 32}, 9), "another model"},
         {taken(*engine, {.n_ctx = 32, .cache_format = CacheFormat::f16}, 9), "the same cache format"},
         {taken(*engine, {.n_ctx = 64}, 40), "the snapshot has 40 tokens, but this session holds 32"},
     };
@@ -132,6 +139,9 @@ TEST(Snapshot, OfAnotherEngineFormatOrSizeIsRefusedAndNothingChanges) {
         EXPECT_NE(status.error().message.find(message), std::string::npos) << status.error().message;
     }
     EXPECT_EQ(s->n_token(), 9);
+    EXPECT_EQ(generate(*s, 5), expected);
+    // The same weights opened again are the same model.
+    ASSERT_TRUE(s->restore(taken(*twin, {.n_ctx = 32}, 9)).ok());
     EXPECT_EQ(generate(*s, 5), expected);
 }
 
