@@ -118,8 +118,8 @@ Result<UniqueFd> Directory::lock(int64_t wait_ms) const {
     while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) return system_refusal(name, "lock");
         if (std::chrono::steady_clock::now() >= give_up)
-            return refusal(Code::io, path_, strf("another process has been changing the snapshot folder for {} ms",
-                                                 wait_ms));
+            return refusal(Code::io, path_,
+                           strf("another process has been changing the snapshot folder for {} ms", wait_ms));
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return fd;

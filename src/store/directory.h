@@ -2,10 +2,10 @@
 // somebody is reading. Knows names, sizes and the files' own summaries; nothing of tokens and models. Used by the disk
 // store and by `vesta kv`.
 //
-// Rules between processes: files appear by rename and are never changed but for their usage slots; whoever adds, removes
-// or renames one holds the folder's lock; whoever reads one just opens it, because a removed file stays readable through
-// its descriptor; a file that is gone when it is opened was never there. A process that dies leaves no lock behind, the
-// kernel drops it.
+// Rules between processes: files appear by rename and are never changed but for their usage slots; whoever adds,
+// removes or renames one holds the folder's lock; whoever reads one just opens it, because a removed file stays
+// readable through its descriptor; a file that is gone when it is opened was never there. A process that dies leaves no
+// lock behind, the kernel drops it.
 #pragma once
 
 #include <cstddef>
@@ -59,8 +59,8 @@ class Pin {
 class Directory {
  public:
     // `create`: makes it (and what is above it) with mode 0700 where it is missing. Errors: not_found; invalid_argument
-    // for what is no folder, and for one that another user owns or may write to, with the command that helps: whoever can
-    // put a file there decides what the model remembers.
+    // for what is no folder, and for one that another user owns or may write to, with the command that helps: whoever
+    // can put a file there decides what the model remembers.
     static Result<Directory> open(const std::string& path, bool create);
 
     const std::string& path() const { return path_; }

@@ -16,11 +16,11 @@ namespace vesta::store {
 // ---- when to save ---------------------------------------------------------------------------------------------------
 
 struct SavePolicy {
-    int64_t min_tokens = 512;             // shorter ones are computed again sooner than they are looked up
-    int64_t cold_max_tokens = 30000;      // longest prompt saved after a first prefill; 0: no cold saves
-    int64_t continued_interval = 10000;   // a long session is saved about every so many tokens; 0: never
-    int64_t boundary_trim = 32;           // tokens at the end of a prompt a client may render differently next time
-    int64_t boundary_align = 2048;        // saves of prompts with one beginning fall on the same position; 0: no aligning
+    int64_t min_tokens = 512;            // shorter ones are computed again sooner than they are looked up
+    int64_t cold_max_tokens = 30000;     // longest prompt saved after a first prefill; 0: no cold saves
+    int64_t continued_interval = 10000;  // a long session is saved about every so many tokens; 0: never
+    int64_t boundary_trim = 32;          // tokens at the end of a prompt a client may render differently next time
+    int64_t boundary_align = 2048;  // saves of prompts with one beginning fall on the same position; 0: no aligning
 };
 
 // invalid_argument for what makes no sense: a negative number, cold_max_tokens between 1 and min_tokens - 1.
@@ -65,7 +65,8 @@ constexpr double kHalfLifeSeconds = 6 * 3600;
 
 // Tokens of prefill that a byte is expected to save:
 //
-//   value = w · tokens · (base + (1 + hits) · 2^(-age / 6 h)) / bytes         superseded: w · tokens · hits · 2^(..) / bytes
+//   value = w · tokens · (base + (1 + hits) · 2^(-age / 6 h)) / bytes         superseded: w · tokens · hits · 2^(..) /
+//   bytes
 //
 // A file just written counts as used once: without that, a folder full of longer files (tokens per byte grow with
 // length, as the windows cost the same for all) would never take in a shorter one, however long the others lay unused.
@@ -80,8 +81,8 @@ struct Candidate {
 };
 
 // Which candidates to remove so that `need` bytes come free for a newcomer worth `newcomer_value`: the least valuable
-// first, the least recently used of equals; none that is pinned or worth more than the newcomer; none that is not needed
-// in the end. nullopt: not possible, the newcomer would be the first to go.
+// first, the least recently used of equals; none that is pinned or worth more than the newcomer; none that is not
+// needed in the end. nullopt: not possible, the newcomer would be the first to go.
 std::optional<std::vector<size_t>> make_room(std::span<const Candidate> candidates, uint64_t need,
                                              double newcomer_value, int64_t now);
 
