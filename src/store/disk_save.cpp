@@ -11,8 +11,9 @@
 namespace vesta::store {
 namespace {
 
-// Header, usage and directory pages of a file, rounded up; next to any real snapshot it does not matter.
-constexpr uint64_t kHeadEstimate = 64 << 10;
+// What a file has beside its sections (docs/kv-format.md): three pages, and 40 bytes of directory per section, of which
+// there is one per layer and five others; one page more for what a compressed section may grow by.
+uint64_t head_bytes(int64_t n_layer) { return 4 * 4096 + 40 * static_cast<uint64_t>(n_layer + 8); }
 
 const char* format_word(CacheFormat format) {
     switch (format) {
@@ -81,11 +82,12 @@ DiskStore::Newcomer DiskStore::newcomer(std::string_view key, uint64_t n_token, 
     Newcomer n{.key = key, .name = {}, .worth = {}, .reason = reason};
     n.name = strf("{:016x}-{:016x}-{}{}", snapshot::text_hash(key), engine_.fingerprint(),
                   format_word(options_.cache_format), kSuffix);
-    n.worth = {.tokens = n_token,
-               .bytes = static_cast<uint64_t>(std::max<int64_t>(0, n_byte)) + key.size() + kHeadEstimate,
-               .hits = 0,
-               .last_used = now(),
-               .manual = reason == snapshot::Reason::manual};
+    n.worth = {
+        .tokens = n_token,
+        .bytes = static_cast<uint64_t>(std::max<int64_t>(0, n_byte)) + key.size() + head_bytes(engine_.info().n_layer),
+        .hits = 0,
+        .last_used = now(),
+        .manual = reason == snapshot::Reason::manual};
     return n;
 }
 

@@ -197,7 +197,12 @@ TEST(PrefixStore, WhatCannotFitIsRefusedAndNothingGoes) {
 
 TEST(PrefixStore, ALongChainIsTakenDownWithoutRecursion) {
     PrefixStore store;
-    for (int n = 1; n <= 200; ++n) store.insert(snapshot_of(range(n)));
+    const auto engine = open_engine();
+    const auto session = engine->new_session({.n_ctx = 256, .rewind = 0, .checkpoint_spacing = 0}).value();
+    for (const int32_t id : range(200)) {
+        ASSERT_TRUE(session->decode(id).ok());
+        EXPECT_EQ(store.insert(session->snapshot().value()), Inserted::stored);
+    }
     EXPECT_EQ(store.n_snapshot(), 200u);
     EXPECT_EQ(store.find(range(250), 1000)->n_token(), 200);
 }
