@@ -19,7 +19,9 @@ constexpr char kHelp[] =
     "/think [max]   think before answering        /nothink       answer at once\n"
     "/fold          thinking as one line, or not   /new           forget the conversation\n"
     "/read FILE     send a file as your message    /ctx [N]       show or change the context size\n"
-    "/save FILE     write the conversation (JSON)  /load FILE     go on with a saved one\n"
+    "/save NAME     keep it, with its computed state   /load NAME     go on with a saved one\n"
+    "/switch NAME   to another conversation, this one stays open   /list   all of them\n"
+    "/save and /load also take a file (./chat.json): the messages alone\n"
     "/stats         speed, sizes, settings         /quit          leave (also Ctrl+D)\n"
     "Alt+Enter or a backslash at the end: new line. Ctrl+C: stop the answer; twice at an empty prompt: leave.\n";
 
@@ -47,7 +49,8 @@ ChatLoop::ChatLoop(Engine& engine, Conversant& conversant, const RunOptions& opt
       options_(options),
       session_(session),
       thinking_(options.thinking),
-      fold_(options.fold) {
+      fold_(options.fold),
+      conversations_(engine, Conversations::default_folder()) {
     start_over();
 }
 
@@ -60,6 +63,7 @@ void ChatLoop::start_over() {
         messages_.push_back(std::move(system));
     }
     own_file_.clear();
+    name_.clear();
     conversant_.forget();
 }
 
@@ -109,7 +113,7 @@ ChatLoop::Next ChatLoop::command(const std::string& line) {
     const std::string name = line.substr(0, space);
     const std::string_view argument = trim(std::string_view(line).substr(space));
     const auto needs_file = [&] {
-        if (argument.empty()) complain(strf("{} needs a file name", name));
+        if (argument.empty()) complain(strf("{} needs a name", name));
         return !argument.empty();
     };
     if (name == "/quit" || name == "/exit") return Next::quit;
@@ -138,9 +142,17 @@ ChatLoop::Next ChatLoop::command(const std::string& line) {
     } else if (name == "/read") {
         if (needs_file()) read_file(argument);
     } else if (name == "/save") {
-        if (needs_file()) save(argument);
+        if (!argument.empty() || name_.empty()) {
+            if (needs_file()) save(argument);
+        } else {
+            save(name_);
+        }
     } else if (name == "/load") {
         if (needs_file()) load(argument);
+    } else if (name == "/switch") {
+        if (needs_file()) switch_to(argument);
+    } else if (name == "/list") {
+        list();
     } else {
         complain(strf("there is no command {}; /help lists them. To send the text, begin with a space", name));
     }
@@ -247,22 +259,103 @@ void ChatLoop::show_stats() const {
                speed(total_.n_pass, total_.decode_seconds));
 }
 
-void ChatLoop::save(std::string_view path) {
+namespace {
+
+// What /save and /load take as a file rather than a name.
+bool is_path(std::string_view where) { return where.find('/') != std::string_view::npos || where.ends_with(".json"); }
+
+std::string bytes_text(int64_t n) { return format_bytes(static_cast<uint64_t>(n)); }
+
+}  // namespace
+
+void ChatLoop::save(std::string_view where) {
     if (messages_.empty()) return complain("there is nothing to save yet");
-    const std::string file(path);
-    const Status s = save_conversation(file, messages_, engine_.info().name, file == own_file_);
+    if (is_path(where)) {
+        const std::string file(where);
+        const Status s = save_conversation(file, messages_, engine_.info().name, file == own_file_);
+        if (!s.ok()) return complain(s.error().message);
+        own_file_ = file;
+        return say(strf("{}: {} messages", file, messages_.size()));
+    }
+    if (!Conversations::valid_name(where))
+        return complain(strf("'{}' is no name: letters, digits, '.', '_' and '-'; a file is written as ./FILE.json", where));
+    if (where != name_ && conversations_.is_parked(std::string(where)))
+        return complain(strf("{} is open; /switch {} goes to it", where, where));
+    Conversation c{std::string(where), messages_, {}};
+    auto state = conversant_.session().snapshot();
+    if (state.ok()) c.state = std::move(state).value();
+    const Status s = conversations_.save(c, where == name_);
     if (!s.ok()) return complain(s.error().message);
-    own_file_ = file;
-    say(strf("{}: {} messages", file, messages_.size()));
+    name_ = where;
+    say(strf("{}: {} messages, {} tokens ({})", name_, messages_.size(), c.state ? c.state->n_token() : 0,
+             bytes_text(c.state ? c.state->n_byte() : 0)));
 }
 
-void ChatLoop::load(std::string_view path) {
-    auto loaded = load_conversation(std::string(path));
+void ChatLoop::load(std::string_view where) {
+    if (is_path(where)) {
+        auto loaded = load_conversation(std::string(where));
+        if (!loaded.ok()) return complain(loaded.error().message);
+        park();
+        messages_ = std::move(loaded).value();
+        own_file_ = where;
+        return say(strf("{}: {} messages; they are computed with your next message", where, messages_.size()));
+    }
+    const std::string name(where);
+    if (!Conversations::valid_name(where) || !conversations_.is_saved(name))
+        return complain(strf("no conversation is saved as '{}'; /list shows them, a file is given as ./FILE.json", where));
+    std::string remark;
+    auto loaded = conversations_.load(name, remark);
     if (!loaded.ok()) return complain(loaded.error().message);
-    messages_ = std::move(loaded).value();
-    own_file_ = path;
+    if (name_ != name) park();
+    if (conversations_.is_parked(name)) conversations_.take(name);  // the saved one replaces it, as asked
+    if (!remark.empty()) say(remark);
+    go_on_with(std::move(loaded).value());
+}
+
+void ChatLoop::switch_to(std::string_view to) {
+    const std::string name(to);
+    if (name == name_) return say(strf("{} is the current conversation", name));
+    if (!conversations_.is_parked(name)) return load(name);
+    Conversation c = conversations_.take(name);
+    park();
+    go_on_with(std::move(c));
+}
+
+void ChatLoop::park() {
+    if (messages_.size() > (options_.system.empty() ? 0u : 1u)) {
+        Conversation c{name_, messages_, {}};
+        auto state = conversant_.session().snapshot();
+        if (state.ok()) c.state = std::move(state).value();
+        say(strf("{} stays open", conversations_.park(std::move(c))));
+    }
+    start_over();
+}
+
+void ChatLoop::go_on_with(Conversation c) {
+    messages_ = std::move(c.messages);
+    name_ = std::move(c.name);
+    own_file_.clear();
     conversant_.forget();
-    say(strf("{}: {} messages; they are computed with your next message", path, messages_.size()));
+    std::string state = "; they are computed with your next message";
+    if (c.state) {
+        const Status s = conversant_.session().restore(*c.state);
+        if (s.ok())
+            state = strf(", {} tokens as they were", c.state->n_token());
+        else
+            complain(s.error().message);
+    }
+    say(strf("{}: {} messages{}", name_, messages_.size(), state));
+}
+
+void ChatLoop::list() const {
+    fmt::print(stderr, "* {:<24} {:>4} messages {:>8} tokens\n", name_.empty() ? "(this one, no name)" : name_,
+               messages_.size(), conversant_.session().n_token());
+    for (const Conversations::Entry& e : conversations_.list()) {
+        if (e.name == name_) continue;
+        const std::string messages = e.open ? strf("{:>4} messages", e.n_message) : std::string(13, ' ');
+        fmt::print(stderr, "  {:<24} {} {:>8} tokens {:>10}  {}{}\n", e.name, messages, e.n_token, bytes_text(e.n_byte),
+                   e.open ? "open" : "", e.saved ? (e.open ? ", saved" : "saved") : "");
+    }
 }
 
 }  // namespace vesta::app

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "chat_turn.h"
+#include "conversations.h"
 #include "line_editor.h"
 #include "run_options.h"
 
@@ -26,9 +27,13 @@ class ChatLoop {
     void set_context(std::string_view argument);
     void read_file(std::string_view path);
     void show_stats() const;
-    void save(std::string_view path);
-    void load(std::string_view path);
+    void save(std::string_view where);
+    void load(std::string_view where);
+    void switch_to(std::string_view name);
+    void list() const;
     void start_over();
+    void park();  // puts the current conversation aside, if there is one
+    void go_on_with(Conversation conversation);
     void say(const std::string& text) const;  // a remark of the program, on stderr
     void complain(const std::string& text) const;
 
@@ -38,7 +43,9 @@ class ChatLoop {
     SessionOptions session_;
     Thinking thinking_;
     bool fold_;
+    Conversations conversations_;
     std::vector<chat::Message> messages_;
+    std::string name_;      // of the current conversation; empty: none yet
     std::string own_file_;  // what /save or /load used last: may be overwritten by /save
     TurnStats last_, total_;
     int64_t n_turn_ = 0;

@@ -8,6 +8,7 @@
 #include "memory_view.h"
 #include "stop_filter.h"
 #include "terminal.h"
+#include "tokenizer/held.h"
 
 namespace vesta::app {
 namespace {
@@ -32,16 +33,6 @@ Result<std::vector<Segment>> render(const std::string& dialect_name, const std::
     chat::Conversation conversation;
     conversation.messages = messages;
     return chat::render(conversation, options);
-}
-
-// Takes the first n bytes off. False when the cut would go through a marker.
-bool drop_front(std::vector<Segment>& segments, size_t n) {
-    size_t i = 0;
-    for (; i < segments.size() && n >= segments[i].text.size(); ++i) n -= segments[i].text.size();
-    if (n > 0 && (i == segments.size() || segments[i].control)) return false;
-    segments.erase(segments.begin(), segments.begin() + static_cast<std::ptrdiff_t>(i));
-    if (n > 0) segments[0].text.erase(0, n);
-    return true;
 }
 
 // Turns tokens into what is shown and remembered: bytes, then reasoning and answer, then the search for stop strings.
@@ -174,57 +165,43 @@ Result<std::vector<int32_t>> Conversant::prompt_tokens(const tokenizer::Tokenize
 }
 
 Result<Turn> Conversant::answer(const std::vector<chat::Message>& messages, const TurnOptions& options) {
-    VESTA_TRY(auto segments, render(engine_.info().dialect, messages, options.thinking));
+    VESTA_TRY(const auto segments, render(engine_.info().dialect, messages, options.thinking));
     const bool opens_thinking = chat::opens_reasoning(segments);
     const tokenizer::Tokenizer& tokenizer = engine_.tokenizer();
 
-    // What the session holds stays if the new prompt begins with it. Compared as text, not as ids: the tokens that were
-    // sampled are kept even where tokenizing the same text would cut it differently. Official rendering forgets the
-    // reasoning of earlier turns, so after a turn with thinking the prompt differs and is computed anew.
-    std::vector<int32_t> prompt(session_->tokens().begin(), session_->tokens().end());
-    size_t n_reused = prompt.size();
-    VESTA_TRY(const std::string held, tokenizer.decode(prompt));
-    if (!std::string_view(chat::join(segments)).starts_with(held) || !drop_front(segments, held.size()) ||
-        segments.empty()) {
-        VESTA_TRY(segments, render(engine_.info().dialect, messages, options.thinking));
-        prompt.clear();
-        n_reused = 0;
-    }
-    VESTA_TRY_STATUS(tokenizer.encode_segments(segments, prompt));
-    return run(std::move(prompt), n_reused, true, opens_thinking, options);
+    // Official rendering forgets the reasoning of earlier turns: after a turn with thinking the prompt parts from what the
+    // session holds where that reasoning begins.
+    const std::span<const int32_t> held = session_->tokens();
+    const tokenizer::Held kept = tokenizer::held_prefix(tokenizer, held, segments);
+    std::vector<int32_t> prompt(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(kept.n_token));
+    VESTA_TRY_STATUS(tokenizer.encode_segments(kept.rest, prompt));
+    return run(std::move(prompt), true, opens_thinking, options);
 }
 
 Result<Turn> Conversant::complete(const std::string& text, const TurnOptions& options) {
     std::vector<int32_t> prompt;
     engine_.tokenizer().encode(text, tokenizer::SpecialMode::recognise, prompt);
-    session_->clear();
-    return run(std::move(prompt), 0, false, false, options);
+    return run(std::move(prompt), false, false, options);
 }
 
-Result<Turn> Conversant::run(std::vector<int32_t> prompt, size_t n_reused, bool is_chat, bool opens_thinking,
-                             const TurnOptions& options) {
+Result<Turn> Conversant::run(std::vector<int32_t> prompt, bool is_chat, bool opens_thinking, const TurnOptions& options) {
     const auto n_prompt = static_cast<int64_t>(prompt.size());
     if (n_prompt > session_->n_ctx())
         return Error{Code::invalid_argument,
                      strf("the prompt has {} tokens, the context holds {}; make it larger ({}) or the text shorter",
                           n_prompt, session_->n_ctx(), is_chat ? "--ctx N, in a chat /ctx N" : "--ctx N")};
-    if (n_reused == 0) session_->clear();
     sampler_.forget();
     sampler_.accept_prompt(prompt);
 
     Turn turn;
     turn.stats.n_prompt = n_prompt;
-    turn.stats.n_prefilled = n_prompt - static_cast<int64_t>(n_reused);
     {
         ProgressBar bar(options.progress && stderr_is_tty());
         const auto start = Clock::now();
-        const auto fresh = std::span(prompt).subspan(n_reused);
-        if (Status s = session_->prefill(
-                fresh, [&](const Progress& p) { return bar.update(p) && !InterruptGuard::requested(); });
-            !s.ok()) {
-            if (s.error().code != Code::cancelled) session_->clear();
-            return std::move(s).error();
-        }
+        VESTA_TRY(const SyncReport report, session_->sync(prompt, [&](const Progress& p) {
+                      return bar.update(p) && !InterruptGuard::requested();
+                  }));
+        turn.stats.n_prefilled = report.computed;
         turn.stats.prefill_seconds = seconds_since(start);
     }
 
@@ -237,7 +214,6 @@ Result<Turn> Conversant::run(std::vector<int32_t> prompt, size_t n_reused, bool 
         options.log ? &turn.log : nullptr);
     if (!generated.ok()) {
         reader.finish(false);
-        session_->clear();
         return std::move(generated).error();
     }
     const Generated& g = generated.value();

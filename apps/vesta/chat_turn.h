@@ -64,8 +64,7 @@ class Conversant {
                                                       const std::vector<chat::Message>& messages, Thinking thinking);
 
  private:
-    Result<Turn> run(std::vector<int32_t> prompt, size_t n_reused, bool is_chat, bool opens_thinking,
-                     const TurnOptions& options);
+    Result<Turn> run(std::vector<int32_t> prompt, bool is_chat, bool opens_thinking, const TurnOptions& options);
 
     Engine& engine_;
     sample::Sampler& sampler_;

@@ -33,11 +33,15 @@ std::string memory_table(const MemoryPlan& p, const SessionOptions& session, con
     row("weights, mapped", p.weight_bytes, strf("{} of it in memory now", bytes(p.weight_resident_bytes)));
     row("weights, locked", p.weight_locked_bytes);
     row("weights, decoded", p.decoded_bytes, "norms, biases, tables");
-    row("cache", p.cache.total_bytes, strf("{} tokens as {}", session.n_ctx, flag_of(session.cache_format)));
+    row("cache", p.cache.total_bytes,
+        strf("{} tokens as {}, {:.1f} bytes a token", session.n_ctx, flag_of(session.cache_format), p.cache.bytes_per_token));
     row("  window", p.cache.window_bytes);
     row("  compressed rows", p.cache.compressed_bytes);
     row("  index rows", p.cache.index_bytes);
     row("  frontiers", p.cache.frontier_bytes);
+    row("  of it for rewind", p.cache.rewind_bytes, strf("{} tokens can be taken back at once", session.rewind));
+    row("checkpoints", p.cache.n_checkpoint * p.cache.checkpoint_bytes,
+        strf("up to {} of {}", p.cache.n_checkpoint, bytes(p.cache.checkpoint_bytes)));
     row("scratch", p.scratch_bytes, strf("chunks of {} tokens", std::min(session.chunk, session.n_ctx)));
     row("total", p.total_bytes());
     row("available", limit.available_bytes, limit.by_cgroup ? "limit of this container (cgroup)" : "of this machine");
@@ -65,6 +69,11 @@ Status check_memory(const Engine& engine, const SessionOptions& session, const M
         SessionOptions s = session;
         s.chunk = 64;
         suggest(s, "--chunk 64");
+    }
+    if (session.rewind > 0) {
+        SessionOptions s = session;
+        s.rewind = 0;
+        suggest(s, "--rewind 0");
     }
     if (session.cache_format != CacheFormat::fp8) {
         SessionOptions s = session;

@@ -161,6 +161,15 @@ void declare(CLI::App& app, RunOptions& o, Flags& f) {
         ->check(CLI::Range(int64_t{1}, int64_t{65536}))
         ->capture_default_str()
         ->group(machine);
+    app.add_option("--rewind", o.session.rewind, "tokens that can be taken back without computing anything (memory: --memory)")
+        ->check(CLI::Range(int64_t{0}, kMaxContext))
+        ->capture_default_str()
+        ->group(machine);
+    app.add_option("--checkpoints", o.session.checkpoint_spacing,
+                   strf("tokens between checkpoints for going back further, at most {} of them; 0: none", o.session.checkpoint_limit))
+        ->check(CLI::Range(int64_t{0}, kMaxContext))
+        ->capture_default_str()
+        ->group(machine);
     app.add_flag("--warm", o.engine.warm, "read the whole model file before the first token, on all threads")
         ->group(machine);
     app.add_flag("--mlock", o.engine.lock, "and keep it in memory")->group(machine);

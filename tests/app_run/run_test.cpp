@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -272,6 +273,64 @@ TEST_F(RunModel, ChatsThroughAPipeWithCommandsSaveAndLoad) {
     EXPECT_FALSE(loaded.out.empty());
     EXPECT_TRUE(straight.out.ends_with(loaded.out)) << straight.out << "---\n" << loaded.out;
     EXPECT_EQ(first.out, straight.out.substr(0, first.out.size()));
+}
+
+// "decode 5 tokens ... prefill 7 of 30 tokens": how many were computed, for every turn.
+std::vector<std::pair<int, int>> prefills(const std::string& err) {
+    std::vector<std::pair<int, int>> out;
+    for (size_t at = err.find("prefill "); at != std::string::npos; at = err.find("prefill ", at + 1)) {
+        int computed = 0, all = 0;
+        const int n = std::sscanf(err.c_str() + at, "prefill %d of %d tokens", &computed, &all);
+        if (n >= 1) out.emplace_back(computed, n == 2 ? all : computed);
+    }
+    return out;
+}
+
+TEST_F(RunModel, SwitchingAndLoadingConversationsPrefillsNothingOfThem) {
+    const std::string home = fresh_path("home");
+    ::setenv("XDG_DATA_HOME", home.c_str(), 1);
+    const auto arguments = greedy({"--interactive", "--no-history", "--nothink"});
+    const Outcome one = vesta_run(arguments, Input::text,
+                                  "Where is Rome? Tell me all about that city, please.\n/save rome\n/new\n"
+                                  "Where is Oslo? Tell me all about that city, please.\n/switch rome\nWhy?\n/list\n"
+                                  "/switch unnamed-1\nWhy?\n/save oslo\n/switch nobody\n/save ../evil\n/save rome\n");
+    EXPECT_EQ(one.code, 0) << one.err;
+    const auto turns = prefills(one.err);
+    ASSERT_EQ(turns.size(), 4u) << one.err;
+    for (const size_t i : {2u, 3u}) {
+        EXPECT_LT(turns[i].first, 12) << "only the new message: " << one.err;
+        EXPECT_GT(turns[i].second, 25);
+    }
+    EXPECT_NE(one.err.find("no conversation is saved as 'nobody'"), std::string::npos) << one.err;
+    EXPECT_NE(one.err.find("rome is open; /switch rome"), std::string::npos) << one.err;
+    EXPECT_NE(one.err.find("saved"), std::string::npos);
+
+    // Another process goes on where that one was, with nothing computed again, and as if it had never stopped.
+    const Outcome two = vesta_run(arguments, Input::text, "/load oslo\nAnd then?\n");
+    ASSERT_EQ(prefills(two.err).size(), 1u) << two.err;
+    EXPECT_LT(prefills(two.err)[0].first, 12) << two.err;
+    const Outcome straight = vesta_run(arguments, Input::text,
+                                       "Where is Oslo? Tell me all about that city, please.\nWhy?\nAnd then?\n");
+    EXPECT_TRUE(straight.out.ends_with(two.out)) << straight.out << "---\n" << two.out;
+    // A state file that is damaged costs time, not the conversation.
+    const std::string state = home + "/vesta/conversations/oslo.vkv";
+    ASSERT_TRUE(file_exists(state));
+    ASSERT_EQ(::truncate(state.c_str(), 5000), 0);
+    const Outcome damaged = vesta_run(arguments, Input::text, "/load oslo\nAnd then?\n");
+    EXPECT_EQ(damaged.out, two.out) << damaged.err;
+    EXPECT_NE(damaged.err.find(state), std::string::npos) << damaged.err;
+    EXPECT_GT(prefills(damaged.err).at(0).first, 25);
+    std::filesystem::remove_all(home);
+    ::unsetenv("XDG_DATA_HOME");
+}
+
+// Official rendering drops the reasoning of earlier turns; only what comes after it is computed again.
+TEST_F(RunModel, AfterATurnWithThinkingOnlyTheEndIsComputedAgain) {
+    const Outcome o = vesta_run(greedy({"--interactive", "--no-history"}), Input::text,
+                                "Where is Rome? Tell me all about that city, please, and about its history.\nWhy?\n");
+    const auto turns = prefills(o.err);
+    ASSERT_EQ(turns.size(), 2u) << o.err;
+    EXPECT_LT(turns[1].first + 10, turns[1].second) << o.err;
 }
 
 TEST_F(RunModel, AContextThatIsTooSmallIsSaidAndTheChatGoesOn) {
