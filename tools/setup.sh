@@ -3,9 +3,9 @@
 # Everything here speaks on stderr; stdout belongs to the model's text and to the tests. Expects to be in the repo root.
 
 # Debian 12's names. docs/dependencies.md says what each library is for.
-build_packages="g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev"
+build_packages="g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libzstd-dev"
 # shellcheck disable=SC2034  # used by ./check
-test_packages="libgtest-dev libzstd-dev libpcre2-dev"
+test_packages="libgtest-dev libpcre2-dev"
 # shellcheck disable=SC2034
 sanitizer_packages="clang libclang-rt-dev"
 
@@ -17,14 +17,14 @@ die() {
 
 # For machines without apt-get: what to install by hand. The names for other package managers were not tried by us.
 explain_packages() {
-    say "Vesta needs g++ 12 or newer, cmake 3.25 or newer, ninja, and the libraries fmt 9, nlohmann-json 3.11, CLI11 2 and xxHash 0.8." \
-        "(./check also: GoogleTest, zstd, pcre2 and clang.)"
+    say "Vesta needs g++ 12 or newer, cmake 3.25 or newer, ninja, and the libraries fmt 9, nlohmann-json 3.11, CLI11 2, xxHash 0.8 and zstd 1.5." \
+        "(./check also: GoogleTest, pcre2 and clang.)"
     if command -v dnf >/dev/null; then
-        say "With dnf, probably: dnf install gcc-c++ cmake ninja-build fmt-devel json-devel cli11-devel xxhash-devel"
+        say "With dnf, probably: dnf install gcc-c++ cmake ninja-build fmt-devel json-devel cli11-devel xxhash-devel libzstd-devel"
     elif command -v pacman >/dev/null; then
-        say "With pacman, probably: pacman -S gcc cmake ninja fmt nlohmann-json cli11 xxhash"
+        say "With pacman, probably: pacman -S gcc cmake ninja fmt nlohmann-json cli11 xxhash zstd"
     elif command -v zypper >/dev/null; then
-        say "With zypper, probably: zypper install gcc-c++ cmake ninja fmt-devel nlohmann_json-devel cli11-devel xxhash-devel"
+        say "With zypper, probably: zypper install gcc-c++ cmake ninja fmt-devel nlohmann_json-devel cli11-devel xxhash-devel libzstd-devel"
     fi
     say "On Debian 12 they are: $build_packages"
 }

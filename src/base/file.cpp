@@ -24,6 +24,23 @@ Error os_error(const std::string& path, const char* doing) {
     return Error{code, strf("{}: cannot {}: {}", path, doing, std::strerror(e))};
 }
 
+std::string folder_of(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// A name lives in its folder, and the folder has a cache of its own: without this, power loss may bring the old name
+// back, or neither.
+Status flush_folder_of(const std::string& path) {
+    const std::string folder = folder_of(path);
+    const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd.get() < 0) return {};  // a folder we may write but not read; its names are flushed when the system does
+    // Some file systems have nothing to flush here, and say so.
+    if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+        return os_error(folder, "flush the name of a new file in");
+    return {};
+}
+
 }  // namespace
 
 void UniqueFd::reset() {
@@ -183,7 +200,7 @@ Status AtomicFile::commit() {
     }
     fd_.reset();
     temporary_.clear();
-    return {};
+    return flush_folder_of(path_);
 }
 
 Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes) {
@@ -205,7 +222,7 @@ Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes) 
 int remove_stale_temporaries(const std::string& path) {
     constexpr std::time_t kForgottenSeconds = 3600;
     const size_t slash = path.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+    const std::string folder = folder_of(path);
     const std::string prefix = path.substr(slash == std::string::npos ? 0 : slash + 1) + ".tmp-";
     DIR* dir = ::opendir(folder.c_str());
     if (dir == nullptr) return 0;

@@ -70,7 +70,7 @@ class AtomicFile {
     Status truncate(uint64_t size);
     Status flush();                      // to the disk
     void keep(bool k) { keep_ = k; }     // whether the destructor leaves the temporary file where it is
-    Status commit();
+    Status commit();                     // afterwards the bytes and their name survive a power loss
     const std::string& path() const { return path_; }
 
  private:

@@ -12,9 +12,9 @@ static_assert(std::endian::native == std::endian::little, "fields are copied as 
 
 constexpr std::string_view kMagic{"VESTAKV\0", 8};
 
-// Byte offsets in page 0.
+// Byte offsets in page 0; the magic is at 0.
 namespace at {
-constexpr size_t magic = 0, version = 8, n_section = 12, file_bytes = 16, model = 24, row_format = 32;
+constexpr size_t version = 8, n_section = 12, file_bytes = 16, model = 24, row_format = 32;
 constexpr size_t weight_bits = 36, reason = 40, n_layer = 44, n_token = 48, n_vocab = 56, text_hash = 64;
 constexpr size_t text_bytes = 72, created = 80, directory_hash = 88, reserved = 96, checksum = kPageBytes - 8;
 }  // namespace at

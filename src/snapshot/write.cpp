@@ -2,10 +2,12 @@
 // rename.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "snapshot/layout.h"
+#include "snapshot/packing.h"
 
 namespace vesta::snapshot {
 namespace {
@@ -19,31 +21,65 @@ class Writer {
     Writer(AtomicFile* file, uint64_t offset) : file_(file), offset_(offset) {}
 
     Status add(Kind kind, uint32_t index, std::span<const std::byte> bytes) {
-        Section s{.kind = static_cast<uint32_t>(kind),
-                  .index = index,
-                  .flags = kind == Kind::text || kind == Kind::tool_calls ? kOptional : 0,
-                  .stored_bytes = bytes.size(),
-                  .raw_bytes = bytes.size(),
-                  .offset = offset_};
+        Section s = entry(kind, index, bytes.size());
         Hash64 hash;
-        for (size_t i = 0; i < bytes.size(); i += kPieceBytes) {
-            const auto piece = bytes.subspan(i, std::min(kPieceBytes, bytes.size() - i));
-            hash.add(piece);
-            VESTA_TRY_STATUS(file_->write_at(s.offset + i, piece));
+        for (size_t i = 0; i < bytes.size(); i += kPieceBytes)
+            VESTA_TRY_STATUS(put(bytes.subspan(i, std::min(kPieceBytes, bytes.size() - i)), s.offset + i, &hash));
+        s.hash = hash.digest();
+        return close(s);
+    }
+
+    // Packed, or as it is when packing does not make it smaller: then what was written so far is written over.
+    Status add_packed(Kind kind, uint32_t index, std::span<const std::byte> bytes) {
+        Section s = entry(kind, index, bytes.size());
+        s.encoding = Encoding::zstd;
+        s.stored_bytes = 0;
+        if (packer_ == nullptr) {
+            VESTA_TRY(Packer packer, Packer::create());
+            packer_ = std::make_unique<Packer>(std::move(packer));
+            buffer_.resize(kPieceBytes);
+        }
+        Hash64 hash;
+        packer_->begin(bytes);
+        for (;;) {
+            VESTA_TRY(const auto piece, packer_->next(buffer_));
+            if (piece.empty()) break;
+            if (s.stored_bytes + piece.size() >= bytes.size()) return add(kind, index, bytes);
+            VESTA_TRY_STATUS(put(piece, s.offset + s.stored_bytes, &hash));
+            s.stored_bytes += piece.size();
         }
         s.hash = hash.digest();
+        return close(s);
+    }
+
+    uint64_t offset() const { return offset_; }
+    const std::vector<Section>& section() const { return section_; }
+
+ private:
+    Section entry(Kind kind, uint32_t index, uint64_t raw_bytes) const {
+        Section s;
+        s.kind = static_cast<uint32_t>(kind);
+        s.index = index;
+        s.flags = kind == Kind::text || kind == Kind::tool_calls ? kOptional : 0;
+        s.stored_bytes = s.raw_bytes = raw_bytes;
+        s.offset = offset_;
+        return s;
+    }
+    Status put(std::span<const std::byte> piece, uint64_t offset, Hash64* hash) {
+        hash->add(piece);
+        return file_->write_at(offset, piece);
+    }
+    Status close(const Section& s) {
         offset_ += s.stored_bytes;
         section_.push_back(s);
         return {};
     }
 
-    uint64_t offset() const { return offset_; }
-    std::vector<Section>& section() { return section_; }
-
- private:
     AtomicFile* file_;
     uint64_t offset_;
     std::vector<Section> section_;
+    std::unique_ptr<Packer> packer_;
+    std::vector<std::byte> buffer_;
 };
 
 // What no reader would take is not written.
@@ -95,7 +131,10 @@ Status write(const std::string& path, const View& view, const WriteOptions& opti
     Writer writer(&file, kHeadBytes + n_section * kEntryBytes);
     VESTA_TRY_STATUS(writer.add(Kind::tokens, 0, std::as_bytes(view.tokens)));
     if (!view.logits.empty()) VESTA_TRY_STATUS(writer.add(Kind::logits, 0, std::as_bytes(view.logits)));
-    for (uint32_t i = 0; i < view.layer.size(); ++i) VESTA_TRY_STATUS(writer.add(Kind::rows, i, view.layer[i]));
+    // Only rows are packed: they are all but a hundredth of a file, and tokens and text can be looked up without zstd.
+    for (uint32_t i = 0; i < view.layer.size(); ++i)
+        VESTA_TRY_STATUS(options.compress ? writer.add_packed(Kind::rows, i, view.layer[i])
+                                          : writer.add(Kind::rows, i, view.layer[i]));
     if (!view.text.empty()) VESTA_TRY_STATUS(writer.add(Kind::text, 0, std::as_bytes(std::span(view.text))));
     if (!view.tool_calls.empty())
         VESTA_TRY_STATUS(writer.add(Kind::tool_calls, 0, std::as_bytes(std::span(view.tool_calls))));

@@ -29,8 +29,15 @@ void expect_same(const Contents& c, const Sample& s) {
 struct Case {
     const char* name;
     Sample sample;
+    bool compress = false;    // asked for
+    bool compressed = false;  // done: noise does not get smaller
     friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
+
+// Four values instead of 256: zstd packs four codes into a byte.
+void make_dull(std::vector<std::byte>* rows) {
+    for (std::byte& b : *rows) b &= std::byte{0x41};
+}
 
 std::vector<Case> cases() {
     std::vector<Case> all;
@@ -49,6 +56,16 @@ std::vector<Case> cases() {
     all.push_back({"LayersWithoutRows", Sample::make(5, 4, 0)});
     all.push_back({"ManyLayers", Sample::make(2000, 100, 64)});
     all.push_back({"PiecesOfAMegabyte", Sample::make(300, 2, (size_t{1} << 20) + 1)});
+    all.push_back({"CompressedNoise", Sample::make(37), true, false});
+    all.push_back({"CompressedZeroTokens", Sample::make(0, 3, 0), true, false});
+    all.push_back({"Compressed", Sample::make(37, 5, 3000), true, true});
+    for (auto& rows : all.back().sample.layer) std::fill(rows.begin(), rows.end() - 64, std::byte{3});
+    all.push_back({"CompressedAndNoiseInTurns", Sample::make(37, 6, 300'000), true, true});
+    for (size_t i = 0; i < 6; i += 2) make_dull(&all.back().sample.layer[i]);
+    // More than one piece, more than zstd's window, and a layer that only turns out to be noise after a megabyte.
+    all.push_back({"CompressedLarge", Sample::make(37, 2, 9'000'000), true, true});
+    make_dull(&all.back().sample.layer[0]);
+    std::fill_n(all.back().sample.layer[1].begin(), 2'000, std::byte{1});
     return all;
 }
 
@@ -58,7 +75,7 @@ TEST_P(RoundTrip, WhatIsWrittenComesBack) {
     const Folder folder;
     const std::string path = folder.file("a.kv");
     const Sample& sample = GetParam().sample;
-    const Status written = write(path, sample.view(), {});
+    const Status written = write(path, sample.view(), {.compress = GetParam().compress});
     ASSERT_TRUE(written.ok()) << written.error().message;
     EXPECT_EQ(folder.names(), std::vector<std::string>{"a.kv"});
 
@@ -71,7 +88,15 @@ TEST_P(RoundTrip, WhatIsWrittenComesBack) {
     EXPECT_EQ(summary.value().header.n_token, sample.tokens.size());
     EXPECT_EQ(summary.value().header.text_hash, text_hash(sample.text));
     EXPECT_EQ(summary.value().file_bytes, std::filesystem::file_size(path));
-    EXPECT_FALSE(summary.value().compressed);
+    EXPECT_EQ(summary.value().compressed, GetParam().compressed);
+    uint64_t plain_bytes = 3 * 4096 + 40 + sample.tokens.size() * 4 + sample.rows().size() + sample.layer.size() * 40;
+    if (!sample.logits.empty()) plain_bytes += 40 + sample.logits.size() * 4;
+    if (!sample.text.empty()) plain_bytes += 40 + sample.text.size();
+    if (!sample.tool_calls.empty()) plain_bytes += 40 + sample.tool_calls.size();
+    if (GetParam().compressed)
+        EXPECT_LT(summary.value().file_bytes, plain_bytes);
+    else
+        EXPECT_EQ(summary.value().file_bytes, plain_bytes);
 
     const auto text = read_text(path);
     ASSERT_TRUE(text.ok()) << text.error().message;

@@ -107,7 +107,9 @@ inline std::vector<std::byte> file_bytes(const std::string& path) {
     return bytes;
 }
 
+// A new file each time: ext4 flushes one that was cut to nothing and written again, for milliseconds.
 inline void put_file(const std::string& path, std::span<const std::byte> bytes) {
+    std::filesystem::remove(path);
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
