@@ -15,18 +15,6 @@ namespace {
 // there is one per layer and five others; one page more for what a compressed section may grow by.
 uint64_t head_bytes(int64_t n_layer) { return 4 * 4096 + 40 * static_cast<uint64_t>(n_layer + 8); }
 
-const char* format_word(CacheFormat format) {
-    switch (format) {
-        case CacheFormat::f32:
-            return "f32";
-        case CacheFormat::f16:
-            return "f16";
-        case CacheFormat::fp8:
-            return "fp8";
-    }
-    return "unknown";
-}
-
 Worth worth_of(const Entry& entry, bool superseded) {
     if (entry.problem)  // of a version this program cannot read: of no value to it
         return {.tokens = 0, .bytes = entry.bytes(), .hits = 0, .last_used = entry.last_used()};
@@ -80,8 +68,7 @@ struct DiskStore::Room {
 DiskStore::Newcomer DiskStore::newcomer(std::string_view key, uint64_t n_token, int64_t n_byte,
                                         snapshot::Reason reason) const {
     Newcomer n{.key = key, .name = {}, .worth = {}, .reason = reason};
-    n.name = strf("{:016x}-{:016x}-{}{}", snapshot::text_hash(key), engine_.fingerprint(),
-                  format_word(options_.cache_format), kSuffix);
+    n.name = strf("{:016x}-{:016x}-{}{}", snapshot::text_hash(key), engine_.fingerprint(), row_format_, kSuffix);
     n.worth = {
         .tokens = n_token,
         .bytes = static_cast<uint64_t>(std::max<int64_t>(0, n_byte)) + key.size() + head_bytes(engine_.info().n_layer),

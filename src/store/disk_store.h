@@ -149,7 +149,8 @@ class DiskStore {
 
     const Engine& engine_;
     const DiskOptions options_;
-    std::mutex mutex_;  // guards everything below; not held while a snapshot is read or written
+    const uint32_t row_format_;  // of files for sessions like ours
+    std::mutex mutex_;           // guards everything below; not held while a snapshot is read or written
     Directory dir_;
     bool have_lock_ = false;
     std::map<std::string, FileId> refused_;          // not to be tried again: not for us, or not yet set aside

@@ -178,7 +178,7 @@ TEST_F(Disk, FilesThatAreNotForThisPromptModelOrSessionAreNotFound) {
     const Ids prompt = conversation(50);
     const auto write = [&](const char* name, HandMade h) { write_by_hand(folder_ / name, h); };
     write("model.kv", {.tokens = first(prompt, 40), .model = 77});
-    write("format.kv", {.tokens = first(prompt, 40), .row_format = 1});
+    write("format.kv", {.tokens = first(prompt, 40), .row_format = engine_->row_format_number(CacheFormat::f32)});
     write("short.kv", {.tokens = first(prompt, 3)});
     Ids other = first(prompt, 40);
     other[39] = kAssistant;
@@ -310,20 +310,31 @@ TEST_F(Disk, AFileThatVanishesBetweenFindAndLoadIsAMiss) {
     EXPECT_EQ(folder_.names(".bad").size(), 0u);
 }
 
-TEST_F(Disk, RowsOfTheReferenceBackendAreSkippedAndKept) {
+TEST_F(Disk, RowsOfTheReferenceBackendAreOfAnotherFormatAndKept) {
     const Ids prompt = conversation(30);
     const auto reference = open_engine("reference");
-    {
-        const auto s = new_session(*reference);
-        ASSERT_TRUE(s->prefill(prompt).ok());
-        const auto store = open(*reference, options());
-        ASSERT_EQ(store->save(s->snapshot().value(), Reason::cold).value().outcome, SaveOutcome::written);
-    }
+    ASSERT_EQ(reference->fingerprint(), engine_->fingerprint());
+    ASSERT_NE(reference->row_format_number(CacheFormat::fp8), engine_->row_format_number(CacheFormat::fp8));
+    const auto s = new_session(*reference);
+    ASSERT_TRUE(s->prefill(prompt).ok());
+    const auto of_reference = open(*reference, options());
+    ASSERT_EQ(of_reference->save(s->snapshot().value(), Reason::cold).value().outcome, SaveOutcome::written);
     const auto store = open();
     EXPECT_EQ(resume_and_compare(*store, prompt), 0);
-    EXPECT_EQ(n_file(), 1u);
-    EXPECT_EQ(folder_.names(".bad").size(), 0u);
-    EXPECT_EQ(outcome(*store, prompt), SaveOutcome::written);  // ours
+    EXPECT_EQ(outcome(*store, prompt), SaveOutcome::written);
+    EXPECT_EQ(resume_and_compare(*store, prompt), 30);
+    EXPECT_EQ(n_file(), 2u);
+    EXPECT_TRUE(of_reference->resume(*s, prompt));
+}
+
+TEST_F(Disk, ASessionOfAnotherFormatThanTheStoresIsLeftAlone) {
+    const Ids prompt = conversation(30);
+    const auto store = open();
+    ASSERT_EQ(outcome(*store, prompt), SaveOutcome::written);
+    const auto s = new_session(*engine_, CacheFormat::f32);
+    ASSERT_TRUE(s->prefill(first(prompt, 3)).ok());
+    EXPECT_FALSE(store->resume(*s, prompt));
+    EXPECT_EQ(s->n_token(), 3);
     EXPECT_EQ(resume_and_compare(*store, prompt), 30);
 }
 

@@ -105,6 +105,12 @@ void save_for_ever(const std::string& folder, unsigned seed) {
     for (;;) c.save_one(rng);
 }
 
+bool has_unfinished(const TemporaryFolder& folder) {
+    for (const std::string& name : folder.names(""))
+        if (name.find(".kv.tmp-") != name.npos) return true;
+    return false;
+}
+
 void expect_sound(const TemporaryFolder& folder, uint64_t budget) {
     uint64_t total = 0;
     for (const std::string& name : folder.names(".kv")) {
@@ -138,10 +144,12 @@ TEST(Processes, KilledWhileSavingLeavesNothingThatIsTakenForAFile) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         std::this_thread::sleep_for(std::chrono::microseconds(rng() % 8000));
+        if (i % 2 == 0)  // not anywhere in its loop, but while a file is being written
+            for (int wait = 0; wait < 10000 && !has_unfinished(folder); ++wait) ::usleep(20);
         ::kill(pid, SIGKILL);
         EXPECT_EQ(wait_for(pid), -SIGKILL);
         expect_sound(folder, kBudget);
-        for (const std::string& name : folder.names("")) n_unfinished += name.find(".kv.tmp-") != name.npos ? 1 : 0;
+        n_unfinished += has_unfinished(folder) ? 1 : 0;
     }
     std::printf("%zu of 40 were in the middle of a file\n", n_unfinished);
     EXPECT_GT(n_unfinished, 0u);

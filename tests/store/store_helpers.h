@@ -128,7 +128,7 @@ struct HandMade {
     uint64_t row_bytes = 1000;
     int64_t created = 1000;
     uint64_t model = 0;  // 0: the toy's
-    uint32_t row_format = 3;
+    uint32_t row_format = shared_engine().row_format_number(CacheFormat::fp8);
     std::string text = {};  // empty: the key of the tokens
 };
 inline void write_by_hand(const std::string& path, const HandMade& h) {
