@@ -102,7 +102,12 @@ void save_for_ever(const std::string& folder, unsigned seed) {
     Child c(folder, kBudget);
     std::mt19937 rng(seed);
     std::ofstream(folder + "/started") << "x";
-    for (;;) c.save_one(rng);
+    for (;;) {
+        // Left alone, the folder would soon be full of what is worth most, and nothing would be written any more.
+        for (const auto& e : std::filesystem::directory_iterator(folder))
+            if (e.path().extension() == ".kv") std::filesystem::remove(e.path());
+        for (int i = 0; i < 6; ++i) c.save_one(rng);
+    }
 }
 
 bool has_unfinished(const TemporaryFolder& folder) {
