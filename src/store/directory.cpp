@@ -83,6 +83,50 @@ int64_t Entry::last_used() const {
     return std::max(summary.usage.last_used, summary.header.created);
 }
 
+Worth worth_of(const Entry& entry, bool superseded) {
+    if (entry.problem)  // of a version this program cannot read: of no value to it
+        return {.tokens = 0, .bytes = entry.bytes(), .hits = 0, .last_used = entry.last_used()};
+    const snapshot::Header& h = entry.summary.header;
+    const bool manual = h.reason == snapshot::Reason::manual;
+    return {.tokens = h.n_token,
+            .bytes = entry.bytes(),
+            .hits = entry.summary.usage.hits,
+            .last_used = entry.last_used(),
+            .manual = manual,
+            .superseded = superseded && !manual};
+}
+
+std::vector<std::string> prunable(const Directory& dir, uint64_t budget_bytes, int64_t unused_since, int64_t now) {
+    struct Ranked {
+        const Entry* entry;
+        double value;
+    };
+    std::vector<std::string> out;
+    std::vector<Ranked> order;
+    uint64_t left = dir.total_bytes();
+    const auto take = [&](const std::string& name, uint64_t bytes) {
+        out.push_back(name);
+        left -= bytes;
+    };
+    for (const Directory::BadFile& b : dir.bad_files())
+        if (b.modified_ns / 1000000000 < unused_since || left > budget_bytes) take(b.name, b.bytes);
+    for (const auto& [name, entry] : dir.entries()) {
+        if (dir.is_pinned(name)) continue;
+        if (entry.last_used() < unused_since)
+            take(name, entry.bytes());
+        else
+            order.push_back({&entry, value(worth_of(entry, false), now)});
+    }
+    std::sort(order.begin(), order.end(), [](const Ranked& a, const Ranked& b) {
+        if (a.value != b.value) return a.value < b.value;
+        return a.entry->last_used() != b.entry->last_used() ? a.entry->last_used() < b.entry->last_used()
+                                                            : a.entry->name < b.entry->name;
+    });
+    for (const Ranked& r : order)
+        if (left > budget_bytes) take(r.entry->name, r.entry->bytes());
+    return out;
+}
+
 Result<Directory> Directory::open(const std::string& path, bool create) {
     if (path.empty()) return Error{Code::invalid_argument, "the name of the snapshot folder is empty"};
     std::string clean = path;

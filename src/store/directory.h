@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/result.h"
 #include "snapshot/file.h"
+#include "store/policy.h"
 
 namespace vesta::store {
 
@@ -99,6 +100,12 @@ class Directory {
     std::map<std::string, Entry> entries_;
     std::vector<BadFile> bad_;
 };
+
+Worth worth_of(const Entry& entry, bool superseded);
+
+// What `vesta kv prune` removes: everything that was not used since `unused_since` (seconds since 1970), then bad files
+// and the least valuable snapshots until budget_bytes hold the rest. Nothing that is pinned. Requires a refresh().
+std::vector<std::string> prunable(const Directory& dir, uint64_t budget_bytes, int64_t unused_since, int64_t now);
 
 // What stat(2) says of a file now; nullopt for what is no regular file.
 std::optional<FileId> file_id(const std::string& path);

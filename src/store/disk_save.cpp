@@ -15,19 +15,6 @@ namespace {
 // there is one per layer and five others; one page more for what a compressed section may grow by.
 uint64_t head_bytes(int64_t n_layer) { return 4 * 4096 + 40 * static_cast<uint64_t>(n_layer + 8); }
 
-Worth worth_of(const Entry& entry, bool superseded) {
-    if (entry.problem)  // of a version this program cannot read: of no value to it
-        return {.tokens = 0, .bytes = entry.bytes(), .hits = 0, .last_used = entry.last_used()};
-    const snapshot::Header& h = entry.summary.header;
-    const bool manual = h.reason == snapshot::Reason::manual;
-    return {.tokens = h.n_token,
-            .bytes = entry.bytes(),
-            .hits = entry.summary.usage.hits,
-            .last_used = entry.last_used(),
-            .manual = manual,
-            .superseded = superseded && !manual};
-}
-
 uint64_t free_bytes(const std::string& path) {
     struct statvfs fs {};
     if (::statvfs(path.c_str(), &fs) != 0) return std::numeric_limits<uint64_t>::max();  // the write will tell
