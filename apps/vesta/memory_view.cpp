@@ -43,6 +43,7 @@ std::string memory_table(const MemoryPlan& p, const SessionOptions& session, con
     row("checkpoints", p.cache.n_checkpoint * p.cache.checkpoint_bytes,
         strf("up to {} of {}", p.cache.n_checkpoint, bytes(p.cache.checkpoint_bytes)));
     row("scratch", p.scratch_bytes, strf("chunks of {} tokens", std::min(session.chunk, session.n_ctx)));
+    row("  of the backend", p.backend_bytes, "at most");
     row("total", p.total_bytes());
     row("available", limit.available_bytes, limit.by_cgroup ? "limit of this container (cgroup)" : "of this machine");
     return out;
@@ -83,7 +84,7 @@ Status check_memory(const Engine& engine, const SessionOptions& session, const M
     return Error{
         Code::no_memory,
         strf("a context of {} tokens takes {} (cache {}, scratch {}) and {} are available{}{}{}", session.n_ctx,
-             bytes(plan.session_bytes()), bytes(plan.cache.total_bytes), bytes(plan.scratch_bytes),
+             bytes(plan.session_bytes()), bytes(plan.cache.total_bytes), bytes(plan.scratch_bytes + plan.backend_bytes),
              bytes(limit.available_bytes), limit.by_cgroup ? " in this container" : "",
              advice.empty() ? "" : "; what would take less:", advice)};
 }

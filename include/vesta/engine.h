@@ -78,8 +78,9 @@ struct MemoryPlan {
     int64_t decoded_bytes = 0;          // norms, biases and tables copied out of the file
     CachePlan cache;
     int64_t scratch_bytes = 0;  // intermediate results of a pass, and logits
+    int64_t backend_bytes = 0;  // what the backend takes beside them, at most
     int64_t session_bytes() const {
-        return cache.total_bytes + cache.n_checkpoint * cache.checkpoint_bytes + scratch_bytes;
+        return cache.total_bytes + cache.n_checkpoint * cache.checkpoint_bytes + scratch_bytes + backend_bytes;
     }
     int64_t total_bytes() const { return weight_bytes + decoded_bytes + session_bytes(); }
 };

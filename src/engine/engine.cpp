@@ -77,6 +77,7 @@ MemoryPlan EngineImpl::memory(const SessionOptions& options) const {
     m.cache = plan(options);
     m.scratch_bytes = model_->workspace_bytes(chunk, chunk, std::clamp<int64_t>(options.n_ctx, 1, kv::kMaxContext)) +
                       info_.n_vocab * static_cast<int64_t>(sizeof(float));
+    m.backend_bytes = ops_->scratch_bytes(model_->pass_shape(chunk, std::clamp<int64_t>(options.n_ctx, 1, kv::kMaxContext)));
     return m;
 }
 

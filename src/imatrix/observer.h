@@ -38,6 +38,7 @@ class Observer : public ops::Ops {
     bool supports(quant::Type type) const override { return inner_.supports(type); }
     int n_thread() const override { return inner_.n_thread(); }
     quant::RowFormat row_format(quant::RowFormat wanted) const override { return inner_.row_format(wanted); }
+    int64_t scratch_bytes(const ops::PassShape& s) const override { return inner_.scratch_bytes(s); }
 
     void matmul(const ops::MatmulArgs& a) override {
         record(a.w, a.x);

@@ -68,6 +68,7 @@ class Model {
     virtual std::unique_ptr<Workspace> new_workspace(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const = 0;
     // Bytes new_workspace() would take, without taking them (lists of a few KB not counted).
     virtual int64_t workspace_bytes(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const = 0;
+    virtual ops::PassShape pass_shape(int64_t max_rows, int64_t n_ctx) const = 0;
     // Errors: numeric, when values stop being finite (names the layer). The sessions' counters are not advanced.
     virtual Status forward(ops::Ops& ops, Workspace& workspace, const Pass& pass) const = 0;
     virtual Status draft(ops::Ops& ops, Workspace& workspace, const DraftPass& pass) const = 0;

@@ -270,6 +270,18 @@ struct CheckFiniteArgs {
     std::span<const Row> rows;
 };
 
+// The largest pass of a session, for saying how much memory a backend will take beside the tensors it is given.
+struct PassShape {
+    int64_t rows = 0;         // T: of the pass; experts see all of them
+    int64_t block_rows = 0;   // in attention at a time
+    int64_t n_ctx = 0;        // positions
+    int64_t widest_input = 0; // of a product in attention, and of the streams
+    int64_t n_embd = 0, n_head = 0, head_dim = 0, window = 0;
+    int64_t n_ff = 0, n_ff_shared = 0, n_used = 0;
+    int64_t index_ratio = 0, index_top_k = 0;  // 0: no indexer
+    int64_t dense_ratio = 0;  // of layers whose queries see all compressed rows; 0: there are none
+};
+
 class Ops {
  public:
     virtual ~Ops() = default;
@@ -279,6 +291,9 @@ class Ops {
     virtual int n_thread() const = 0;
     // How this backend keeps rows when `wanted` is asked for: the reference keeps fp8 rows with an exact rotary part.
     virtual quant::RowFormat row_format(quant::RowFormat wanted) const { return wanted; }
+
+    // An upper bound for such memory; it is taken when a pass needs it, and stays.
+    virtual int64_t scratch_bytes(const PassShape&) const { return 0; }
 
     virtual void embed(const EmbedArgs& a) = 0;
     virtual void rms_norm(const RmsNormArgs& a) = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "allocations.h"
+#include "backend/cpu/cpu_ops.h"
 #include "engine_helpers.h"
 #include "model/model.h"
 
@@ -31,13 +32,27 @@ TEST(MemoryPlan, AddsUp) {
     const MemoryPlan p = engine->memory(o);
     EXPECT_EQ(p.cache.total_bytes, engine->plan(o).total_bytes);
     EXPECT_EQ(p.scratch_bytes, engine->model().workspace_bytes(64, 64, 300) + 260 * 4);
-    EXPECT_EQ(p.session_bytes(), p.cache.total_bytes + p.scratch_bytes) << "300 tokens: no checkpoint yet";
+    EXPECT_EQ(p.session_bytes(), p.cache.total_bytes + p.scratch_bytes + p.backend_bytes) << "300 tokens: no checkpoint yet";
     EXPECT_EQ(p.weight_locked_bytes, 0);
     EXPECT_GT(p.weight_resident_bytes, 0);
     EXPECT_LE(p.weight_resident_bytes, p.weight_bytes);
     // A chunk larger than the context is no larger than the context.
     EXPECT_EQ(engine->memory({.n_ctx = 50, .chunk = 512}).scratch_bytes,
               engine->model().workspace_bytes(50, 50, 50) + 1040);
+}
+
+// The bound holds for prompts of many lengths, wide chunks and single tokens; and is no fantasy.
+TEST(MemoryPlan, TheBackendTakesNoMoreThanItSays) {
+    for (const auto& [chunk, n] : {std::pair{64, 200}, {512, 700}, {7, 300}, {1, 40}}) {
+        const auto engine = open_toy("cpu");
+        const SessionOptions o{.n_ctx = 1024, .chunk = chunk};
+        auto s = engine->new_session(o).value();
+        ASSERT_TRUE(s->prefill(ids(n)).ok());
+        for (const int32_t t : ids(40, 1)) ASSERT_TRUE(s->decode(t).ok());
+        const int64_t held = dynamic_cast<backend::CpuOps&>(engine->ops()).scratch_held();
+        EXPECT_LE(held, engine->memory(o).backend_bytes) << "chunk " << chunk;
+        EXPECT_GT(held * 20, engine->memory({.n_ctx = n + 40, .chunk = chunk}).backend_bytes) << "chunk " << chunk;
+    }
 }
 
 TEST(TokenTraffic, OfTheToyByHand) {

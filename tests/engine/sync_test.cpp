@@ -204,7 +204,7 @@ TEST(RewindCost, IsInThePlan) {
     EXPECT_EQ(b.rewind_bytes, 0);
     EXPECT_EQ(a.n_checkpoint, 2);
     const auto memory = engine->memory(with);
-    EXPECT_EQ(memory.session_bytes(), a.total_bytes + 2 * a.checkpoint_bytes + memory.scratch_bytes);
+    EXPECT_EQ(memory.session_bytes(), a.total_bytes + 2 * a.checkpoint_bytes + memory.scratch_bytes + memory.backend_bytes);
 }
 
 TEST(KvUsedBytes, ByLayerAddsUpToACopy) {

@@ -122,7 +122,7 @@ void CpuOps::index_select(const ops::IndexSelectArgs& a) {
     });
 
     // Some queries at a time, so that the score matrix stays small at long contexts.
-    const int64_t block = std::clamp<int64_t>((1 << 22) / std::max<int64_t>(1, most), 1, n_row);
+    const int64_t block = std::clamp<int64_t>(kIndexScores / std::max<int64_t>(1, most), 1, n_row);
     scores_.resize(static_cast<size_t>(block * most));
     order_.resize(static_cast<size_t>(block * most));
     for (int64_t t0 = 0; t0 < n_row; t0 += block) {
@@ -181,7 +181,7 @@ void CpuOps::index_select(const ops::IndexSelectArgs& a) {
 // code.
 namespace {
 
-constexpr int64_t kTile = 64;       // 64 x 512 f32 = 128 KB: the largest that leaves room in an L2 of 512 KB
+constexpr int64_t kTile = kTileRows;
 constexpr int64_t kHeadGroup = 16;  // heads scored together: their queries and their part of the result are 32 KB each
 constexpr int64_t kBlock = 16;      // neighbouring queries that share decoded tiles
 

@@ -10,6 +10,27 @@ namespace vesta::backend {
 using ops::Tensor;
 using ops::Weight;
 
+int64_t CpuOps::scratch_bytes(const ops::PassShape& s) const {
+    const int64_t rounded_x = std::max(s.rows * a16::row_bytes(s.n_embd), s.block_rows * a16::row_bytes(s.widest_input));
+    const int64_t rounded_h = s.rows * std::max(s.n_used * a16::row_bytes(s.n_ff), a16::row_bytes(s.n_ff_shared));
+    const int64_t pairs = s.rows * s.n_used * 5 * 4;
+    // Scores of the indexer and the order of its choice.
+    const int64_t scored = s.index_ratio > 0 ? s.n_ctx / s.index_ratio + 1 : 0;
+    const int64_t index = 8 * std::min(s.block_rows * scored, std::max<int64_t>(kIndexScores, scored));
+    // A part per tile of rows and query, when queries are few.
+    const int64_t seen = s.window + std::max(s.index_top_k, s.dense_ratio > 0 ? s.n_ctx / s.dense_ratio + 1 : 0);
+    const int64_t tiles = (seen / kTileRows + 3) * std::min<int64_t>(s.block_rows, 2 * pool_.n_thread());
+    const int64_t parts = tiles * s.n_head * (s.head_dim * 4 + static_cast<int64_t>(sizeof(Running)));
+    const int64_t per_thread = pool_.n_thread() * (kTileRows + 16) * s.head_dim * 4;
+    return rounded_x + rounded_h + pairs + index + parts + per_thread;
+}
+
+int64_t CpuOps::scratch_held() const {
+    const auto bytes = [](const auto& v) { return static_cast<int64_t>(v.capacity() * sizeof(v[0])); };
+    return bytes(x_rounded_.lines) + bytes(h_rounded_.lines) + bytes(sorted_pair_) + bytes(sorted_token_) + bytes(waiting_) +
+           bytes(pair_weight_) + bytes(scores_) + bytes(pooled_) + bytes(parts_) + bytes(states_) + bytes(order_);
+}
+
 void CpuOps::rms_norm(const ops::RmsNormArgs& a) {
     parallel(a.x.n_row, 4 * a.x.n_col, [&](int64_t first, int64_t last) {
         for (int64_t t = first; t < last; ++t) {

@@ -22,6 +22,9 @@ class CpuOps : public ReferenceOps {
 
     const char* name() const override { return "cpu"; }
     quant::RowFormat row_format(quant::RowFormat wanted) const override { return wanted; }
+    int64_t scratch_bytes(const ops::PassShape& s) const override;
+    // Bytes held now.
+    int64_t scratch_held() const;
 
     void rms_norm(const ops::RmsNormArgs& a) override;
     void matmul(const ops::MatmulArgs& a) override;
@@ -114,6 +117,8 @@ class CpuOps : public ReferenceOps {
 
 // Work below this many multiply-adds is not worth waking another thread for (about 10 µs on one core).
 constexpr int64_t kTaskWork = 1 << 16;
+constexpr int64_t kIndexScores = 1 << 22;  // of the indexer at a time: 16 MB
+constexpr int64_t kTileRows = 64;          // of attention: 64 x 512 f32 = 128 KB, the largest that leaves room in an L2 of 512 KB
 // The same for products, whose kernels are faster: one or two µs of one row of x. And a task's most work with one row:
 // 256 outputs of 4096, some 20 µs. Outputs are computed in tiles of 8, 16 or 32.
 constexpr int64_t kProductWork = 1 << 16, kStreamWork = 1 << 20, kTileOutputs = 32;

@@ -45,6 +45,20 @@ int64_t DeepseekV4::workspace_bytes(int64_t max_rows, int64_t max_outputs, int64
     return PassWorkspace::bytes(h_, max_rows, max_outputs, n_ctx);
 }
 
+ops::PassShape DeepseekV4::pass_shape(int64_t max_rows, int64_t n_ctx) const {
+    ops::PassShape s{.rows = max_rows, .block_rows = std::min(max_rows, kBlockRows), .n_ctx = n_ctx,
+                     .widest_input = std::max({h_.n_head * h_.head_dim, h_.n_out_group * h_.out_rank, h_.n_stream * h_.n_embd}),
+                     .n_embd = h_.n_embd, .n_head = h_.n_head, .head_dim = h_.head_dim, .window = h_.window,
+                     .n_ff = h_.n_ff, .n_ff_shared = h_.n_ff_shared(), .n_used = h_.n_expert_used};
+    for (const int64_t ratio : h_.ratio) {
+        if (ratio == 0) continue;
+        int64_t& least = Hparams::overlaps(ratio) ? s.index_ratio : s.dense_ratio;
+        least = least == 0 ? ratio : std::min(least, ratio);
+    }
+    if (s.index_ratio > 0) s.index_top_k = h_.index_top_k;
+    return s;
+}
+
 void DeepseekV4::bind_caches(PassWorkspace& ws, std::span<kv::Cache* const> caches) const {
     ws.caches.resize(shape_.layer.size());
     for (size_t layer = 0; layer < ws.caches.size(); ++layer) {

@@ -21,6 +21,7 @@ class DeepseekV4 : public Model {
     const Hparams& hparams() const { return h_; }
     std::unique_ptr<Workspace> new_workspace(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const override;
     int64_t workspace_bytes(int64_t max_rows, int64_t max_outputs, int64_t n_ctx) const override;
+    ops::PassShape pass_shape(int64_t max_rows, int64_t n_ctx) const override;
     Status forward(ops::Ops& ops, Workspace& workspace, const Pass& pass) const override;
     Status draft(ops::Ops& ops, Workspace& workspace, const DraftPass& pass) const override;
 
