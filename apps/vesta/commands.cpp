@@ -13,6 +13,7 @@ constexpr Command kCommands[] = {
     {"inspect", "show what a model file holds and whether this build can run it", cmd_inspect},
     {"score", "measure quality: perplexity, divergence from a reference, likelihood of answers", cmd_score},
     {"tokenize", "text to token ids and back", cmd_tokenize},
+    {"kv", "look after a folder of saved conversations: list, show, verify, prune", cmd_kv},
     {"imatrix", "measure which weight columns matter, for quantizing", cmd_imatrix},
 };
 

@@ -33,5 +33,6 @@ int cmd_inspect(int argc, char** argv);
 int cmd_score(int argc, char** argv);
 int cmd_tokenize(int argc, char** argv);
 int cmd_imatrix(int argc, char** argv);
+int cmd_kv(int argc, char** argv);
 
 }  // namespace vesta::app

@@ -144,6 +144,9 @@ class Engine {
     // Which weights these are: rows computed with other ones mean nothing to this engine. A hash of metadata, tensor
     // directory and samples of the data, the same in every process; a separate drafter file counts too.
     virtual uint64_t fingerprint() const = 0;
+    // The snapshot::Header::row_format of this engine's sessions with that cache format: what their rows are kept as
+    // depends on the backend too.
+    virtual uint32_t row_format_number(CacheFormat format) const = 0;
     // A snapshot as a file, and back. Reading checks everything: the result restores exactly what was written, or there
     // is none. Errors: unsupported for another model or row format, bad_file, io, no_memory.
     virtual Status write_snapshot(const Snapshot& snapshot, const std::string& path, const SnapshotNotes& notes,

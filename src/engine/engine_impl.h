@@ -44,6 +44,7 @@ class EngineImpl : public Engine {
     TokenTraffic traffic(CacheFormat format, int64_t n_token) const override;
     Result<std::unique_ptr<Session>> new_session(const SessionOptions& options) override;
     uint64_t fingerprint() const override;
+    uint32_t row_format_number(CacheFormat format) const override;
     Status write_snapshot(const Snapshot& snapshot, const std::string& path, const SnapshotNotes& notes,
                           const snapshot::WriteOptions& options) const override;
     Result<SavedSnapshot> read_snapshot(const std::string& path) const override;

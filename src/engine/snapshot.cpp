@@ -123,6 +123,8 @@ uint64_t EngineImpl::fingerprint() const {
     return fingerprint_;
 }
 
+uint32_t EngineImpl::row_format_number(CacheFormat format) const { return file_format(ops_->row_format(row_format(format))); }
+
 Status EngineImpl::write_snapshot(const Snapshot& snapshot, const std::string& path, const SnapshotNotes& notes,
                                   const snapshot::WriteOptions& options) const {
     const Snapshot::State& s = snapshot.state();
