@@ -123,7 +123,7 @@ TEST_P(Saved, TakingTokensBackLeavesNoTrace) {
     const auto engine = open();
     constexpr int64_t kLength = 300;
     const int64_t n_vocab = engine->info().n_vocab;
-    const std::vector<int32_t> first = tokens(kLength + 60, n_vocab, 2), other = tokens(kMost, n_vocab, 3);
+    const std::vector<int32_t> first = tokens(kLength + 8, n_vocab, 2), other = tokens(kMost, n_vocab, 3);
     const auto others = [&](int64_t from, int64_t to) { return std::span(other).subspan(static_cast<size_t>(from), static_cast<size_t>(to - from)); };
     auto walker = engine->new_session(options(600, 64)).value();  // never goes back: at `n`, forked by a snapshot
     auto s = engine->new_session(options(600, 64)).value();
