@@ -68,8 +68,14 @@ class PassWorkspace : public Workspace {
     // Lists handed to the ops, one entry per slot of the pass.
     std::vector<std::vector<ops::LayerCache*>> caches;  // [layer][slot]
 
+    // How many rows a tensor of the scratch has: of the pass, (row, expert) pairs, a block, a block if there is an
+    // indexer, the head's.
+    enum class Rows { pass, pair, block, index, output };
+
  private:
-    int64_t max_rows_, n_row_ = 0;
+    void narrow(Scratch& s, Rows rows, int64_t first, int64_t n) const;
+
+    int64_t max_rows_, n_used_, n_row_ = 0;
     std::unique_ptr<float[]> memory_;
     std::vector<int32_t> selected_ids_, selected_count_;
     Scratch full_, narrow_, block_;
