@@ -188,8 +188,7 @@ class Session {
     // tokens computed again. logits() is empty until the next token, unless nothing was taken back.
     // Errors: invalid_argument when n_token is not in 0..n_token(); cancelled and numeric as prefill.
     virtual Status rewind(int64_t n_token, const ProgressFn& progress = {}) = 0;
-    // The least n from which on rewind(n) computes nothing.
-    virtual int64_t rewind_floor() const = 0;
+    // Checkpoints it holds now.
     virtual int64_t n_checkpoint() const = 0;
     virtual int64_t checkpoint_bytes() const = 0;  // of all of them
 

@@ -65,6 +65,7 @@ std::shared_ptr<model::Workspace> EngineImpl::workspace(int64_t chunk, int64_t n
 
 MemoryPlan EngineImpl::memory(const SessionOptions& options) const {
     const int64_t chunk = std::clamp<int64_t>(std::min(options.chunk, options.n_ctx), 1, kv::kMaxContext);
+    const int64_t n_ctx = std::clamp<int64_t>(options.n_ctx, 1, kv::kMaxContext);
     MemoryPlan m;
     m.weight_bytes = static_cast<int64_t>(file_.file_bytes());
     m.weight_resident_bytes = resident_bytes(file_.bytes());
@@ -75,9 +76,9 @@ MemoryPlan EngineImpl::memory(const SessionOptions& options) const {
     m.weight_locked_bytes = locked_bytes_;
     m.decoded_bytes = model_->info().decoded_bytes;
     m.cache = plan(options);
-    m.scratch_bytes = model_->workspace_bytes(chunk, chunk, std::clamp<int64_t>(options.n_ctx, 1, kv::kMaxContext)) +
+    m.scratch_bytes = model_->workspace_bytes(chunk, chunk, n_ctx) +
                       info_.n_vocab * static_cast<int64_t>(sizeof(float));
-    m.backend_bytes = ops_->scratch_bytes(model_->pass_shape(chunk, std::clamp<int64_t>(options.n_ctx, 1, kv::kMaxContext)));
+    m.backend_bytes = ops_->scratch_bytes(model_->pass_shape(chunk, n_ctx));
     return m;
 }
 

@@ -97,7 +97,6 @@ class SessionImpl : public Session {
     void clear() override;
     Result<SyncReport> sync(std::span<const int32_t> tokens, const ProgressFn& progress) override;
     Status rewind(int64_t n_token, const ProgressFn& progress) override;
-    int64_t rewind_floor() const override;
     int64_t n_checkpoint() const override { return static_cast<int64_t>(checkpoints_.size()); }
     int64_t checkpoint_bytes() const override;
     Result<Snapshot> snapshot() override;

@@ -88,12 +88,6 @@ Status SessionImpl::run_chunk(std::span<const int32_t> tokens, std::span<float> 
     return {};
 }
 
-int64_t SessionImpl::rewind_floor() const {
-    int64_t floor = n_token();  // can_rewind() holds from some position on
-    while (floor > 0 && cache_->can_rewind(floor - 1)) --floor;
-    return floor;
-}
-
 int64_t SessionImpl::restart_point(int64_t target) const {
     if (cache_->can_rewind(target)) return target;
     for (auto c = checkpoints_.rbegin(); c != checkpoints_.rend(); ++c)

@@ -71,6 +71,26 @@ Plan place_all(const Shape& shape, const Options& o, std::byte* memory, std::vec
     return plan;
 }
 
+// What n_token positions leave in use of one layer: of its rings, and of its stores that grow.
+int64_t ring_bytes(const Shape& shape, const Shape::Layer& layer, quant::RowFormat format, int64_t n_token) {
+    const int64_t row = quant::attn_row_bytes(format, static_cast<int>(shape.head_dim), static_cast<int>(shape.n_rot));
+    const int64_t wide = (shape.head_dim + (layer.indexed ? shape.index_dim : 0)) * layer.n_lane;
+    return std::min(shape.window, n_token) * row +
+           std::min(layer.ratio * layer.n_lane, n_token) * wide * 2 * static_cast<int64_t>(sizeof(float));
+}
+int64_t grown_bytes(const Shape& shape, const Shape::Layer& layer, quant::RowFormat format, int64_t n_token) {
+    if (layer.ratio == 0) return 0;
+    const int64_t row = quant::attn_row_bytes(format, static_cast<int>(shape.head_dim), static_cast<int>(shape.n_rot));
+    const int64_t index_row = layer.indexed ? quant::index_row_bytes(format, static_cast<int>(shape.index_dim)) : 0;
+    return n_token / layer.ratio * (row + index_row);
+}
+
+int64_t recent_bytes(const Shape& shape, quant::RowFormat format, int64_t n_token) {
+    int64_t n = 0;
+    for (const Shape::Layer& layer : shape.layer) n += ring_bytes(shape, layer, format, n_token);
+    return n;
+}
+
 }  // namespace
 
 Plan plan(const Shape& shape, const Options& options) {
@@ -82,28 +102,14 @@ Plan plan(const Shape& shape, const Options& options) {
     Options without = in_range;
     without.rewind = 0;
     p.rewind_bytes = p.total() - place_all(shape, without, nullptr, nullptr).total();
-    const int64_t row = quant::attn_row_bytes(options.format, static_cast<int>(shape.head_dim), static_cast<int>(shape.n_rot));
-    for (const Shape::Layer& layer : shape.layer) {
-        p.checkpoint_bytes += std::min(shape.window, in_range.n_ctx) * row;
-        const int64_t wide = (shape.head_dim + (layer.indexed ? shape.index_dim : 0)) * layer.n_lane;
-        p.checkpoint_bytes += std::min(layer.ratio * layer.n_lane, in_range.n_ctx) * wide * 2 * static_cast<int64_t>(sizeof(float));
-    }
+    p.checkpoint_bytes = recent_bytes(shape, options.format, in_range.n_ctx);
     return p;
 }
 
 std::vector<int64_t> used_bytes_by_layer(const Shape& shape, quant::RowFormat format, int64_t n_token) {
-    const int64_t row = quant::attn_row_bytes(format, static_cast<int>(shape.head_dim), static_cast<int>(shape.n_rot));
-    const int64_t index_row = quant::index_row_bytes(format, static_cast<int>(shape.index_dim));
     std::vector<int64_t> bytes;
-    for (const Shape::Layer& layer : shape.layer) {
-        int64_t n = std::min(shape.window, n_token) * row;
-        if (layer.ratio > 0) {
-            n += n_token / layer.ratio * (row + (layer.indexed ? index_row : 0));
-            const int64_t wide = (shape.head_dim + (layer.indexed ? shape.index_dim : 0)) * layer.n_lane;
-            n += std::min(layer.ratio * layer.n_lane, n_token) * wide * 2 * static_cast<int64_t>(sizeof(float));
-        }
-        bytes.push_back(n);
-    }
+    for (const Shape::Layer& layer : shape.layer)
+        bytes.push_back(ring_bytes(shape, layer, format, n_token) + grown_bytes(shape, layer, format, n_token));
     return bytes;
 }
 
@@ -129,25 +135,25 @@ Result<std::unique_ptr<Cache>> Cache::create(const Shape& shape, const Options& 
     return cache;
 }
 
-// visit(memory, bytes, layer) for every run of bytes in use, in one fixed order. Rings are walked by position, so that
+// visit(memory, bytes) for every run of bytes in use, in one fixed order. Rings are walked by position, so that
 // the order does not depend on their capacity.
 template <class F>
 void Cache::for_each_used(int64_t n_token, What what, F&& visit) const {
     const auto last = [&](int64_t n) { return std::max<int64_t>(0, n_token - n); };  // first of the last n positions
     for (size_t i = 0; i < layers_.size(); ++i) {
         const ops::LayerCache& layer = layers_[i];
-        for (int64_t p = last(shape_.window); p < n_token; ++p) visit(layer.window.row(p), layer.window.row_bytes, i);
+        for (int64_t p = last(shape_.window); p < n_token; ++p) visit(layer.window.row(p), layer.window.row_bytes);
         const Shape::Layer& is = shape_.layer[i];
         if (is.ratio == 0) continue;
         const int64_t n_row = what == What::all ? n_token / is.ratio : 0;
-        if (n_row > 0) visit(layer.compressed.data, n_row * layer.compressed.row_bytes, i);
-        if (n_row > 0 && is.indexed) visit(layer.index.data, n_row * layer.index.row_bytes, i);
+        if (n_row > 0) visit(layer.compressed.data, n_row * layer.compressed.row_bytes);
+        if (n_row > 0 && is.indexed) visit(layer.index.data, n_row * layer.index.row_bytes);
         for (const ops::Frontier* f : {&layer.attn_frontier, &layer.index_frontier}) {
             const int64_t row_bytes = f->width * static_cast<int64_t>(sizeof(float));
             if (f->capacity == 0) continue;  // no indexer in this layer
             for (int64_t p = last(is.ratio * is.n_lane); p < n_token; ++p) {
-                visit(reinterpret_cast<std::byte*>(f->c_row(p)), row_bytes, i);
-                visit(reinterpret_cast<std::byte*>(f->z_row(p)), row_bytes, i);
+                visit(reinterpret_cast<std::byte*>(f->c_row(p)), row_bytes);
+                visit(reinterpret_cast<std::byte*>(f->z_row(p)), row_bytes);
             }
         }
     }
@@ -156,13 +162,13 @@ void Cache::for_each_used(int64_t n_token, What what, F&& visit) const {
 namespace {
 
 auto copy_to(std::byte*& dst) {
-    return [&dst](const std::byte* p, int64_t bytes, size_t) {
+    return [&dst](const std::byte* p, int64_t bytes) {
         std::memcpy(dst, p, static_cast<size_t>(bytes));
         dst += bytes;
     };
 }
 auto copy_from(const std::byte*& src) {
-    return [&src](std::byte* p, int64_t bytes, size_t) {
+    return [&src](std::byte* p, int64_t bytes) {
         std::memcpy(p, src, static_cast<size_t>(bytes));
         src += bytes;
     };
@@ -176,9 +182,9 @@ void Cache::rewind(int64_t n) {
     n_token_ = n;
 }
 
-int64_t Cache::used_bytes(int64_t n_token) const {
+int64_t Cache::used_bytes() const {
     int64_t n = 0;
-    for_each_used(n_token, What::all, [&](const std::byte*, int64_t bytes, size_t) { n += bytes; });
+    for (const int64_t bytes : used_bytes_by_layer(shape_, options_.format, n_token_)) n += bytes;
     return n;
 }
 
@@ -190,11 +196,7 @@ void Cache::restore_used(const std::byte* src, int64_t n_token) {
     n_token_ = high_ = floor_ = n_token;
 }
 
-int64_t Cache::recent_bytes() const {
-    int64_t n = 0;
-    for_each_used(n_token_, What::recent, [&](const std::byte*, int64_t bytes, size_t) { n += bytes; });
-    return n;
-}
+int64_t Cache::recent_bytes() const { return kv::recent_bytes(shape_, options_.format, n_token_); }
 
 void Cache::copy_recent(std::byte* dst) const { for_each_used(n_token_, What::recent, copy_to(dst)); }
 

@@ -87,8 +87,7 @@ class Cache {
     // What the positions in the cache can still be asked for, and nothing else: visible window rows, complete
     // compressed and index rows, the frontiers' last positions. The bytes depend on shape, format and n_token() only,
     // so a copy fits into a cache with other room (n_ctx, pass size) as long as n_token() does.
-    int64_t used_bytes() const { return used_bytes(n_token_); }
-    int64_t used_bytes(int64_t n_token) const;
+    int64_t used_bytes() const;
     void copy_used(std::byte* dst) const;  // [used_bytes()]
     // Requires: `src` is a copy of n_token positions from a cache of the same shape and format; n_token <= n_ctx.
     void restore_used(const std::byte* src, int64_t n_token);
