@@ -11,6 +11,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "backend/cpu/kernels_a16_units.h"
 #include "quant/iq2xxs_grid.h"
 
 namespace vesta::backend {
@@ -289,24 +290,6 @@ VESTA_INLINE __m256i products(const int8_t* code, const std::byte* q) {  // 16 e
     return _mm256_madd_epi16(_mm256_cvtepi8_epi16(load16(reinterpret_cast<const std::byte*>(code))), load32(q));
 }
 
-// A row of w, unit by unit. The last unit of 32-element blocks may be short: it is read from a padded copy.
-template <class F>
-struct Weights {
-    static constexpr int64_t kUnitBytes = kUnit / F::kElems * F::kBytes;
-    static const std::byte* unit(const MatmulTask& m, int64_t o, int64_t u, std::byte (&pad)[kUnitBytes]) {
-        const std::byte* p = m.w + o * m.w_stride + u * kUnitBytes;
-        if (kUnit * (u + 1) <= m.n_in) return p;
-        memset(pad, 0, sizeof pad);
-        memcpy(pad, p, static_cast<size_t>((m.n_in - kUnit * u) / F::kElems * F::kBytes));
-        return pad;
-    }
-};
-
-const std::byte* row_of(const MatmulTask& m, int64_t t) {
-    return m.a16 + (m.pick == nullptr ? t : m.pick[t]) * a16::row_bytes(m.n_in);
-}
-int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // --- one row of x --------------------
 
 // Outputs [o, o + n), n <= 8, of row t. The rows after these are fetched meanwhile: a row is about one page, and the
@@ -318,12 +301,8 @@ void eight_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
     const int64_t n_unit = (m.n_in + kUnit - 1) / kUnit, ahead = o + 16 <= m.n_out ? 8 * m.w_stride : 0;
     // The first rows of a task have been fetched by nobody: four units at once, then ahead in their own row.
     constexpr int64_t kUnitsAhead = 4;
-    const auto fetch = [](const std::byte* p) {
-        for (int64_t at = 0; at < kUnitBytes; at += 64)
-            _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
-    };
     for (int64_t u = 0; o == 0 && u < smaller(kUnitsAhead, n_unit); ++u)
-        for (int64_t r = 0; r < n; ++r) fetch(m.w + r * m.w_stride + u * kUnitBytes);
+        for (int64_t r = 0; r < n; ++r) Weights<F>::fetch(m.w + r * m.w_stride + u * kUnitBytes);
     std::byte pad[kUnitBytes];
     Unit w;
     __m256 sum = _mm256_setzero_ps();
@@ -332,8 +311,8 @@ void eight_outputs(const MatmulTask& m, int64_t o, int64_t n, int64_t t) {
         const std::byte* q = row + 2 * kUnit * u;
         for (int r = 0; r < 8; ++r) {
             const std::byte* p = Weights<F>::unit(m, o + smaller(r, n - 1), u, pad);
-            fetch(p + ahead);
-            if (o == 0) fetch(p + kUnitsAhead * kUnitBytes);
+            Weights<F>::fetch(p + ahead);
+            if (o == 0) Weights<F>::fetch(p + kUnitsAhead * kUnitBytes);
             F::unpack(p, w);
             __m256i part[8];
             if constexpr (F::kGroups == 1) {
@@ -466,8 +445,7 @@ void sixteen_outputs(const MatmulTask& m, int64_t o, int64_t n_out, int64_t t, i
             for (int r = 0; r < 8; ++r) {
                 const std::byte* p = Weights<F>::unit(m, o + smaller(8 * side + r, n_out - 1), u, pad);
                 F::unpack(p, w[r]);
-                for (int64_t at = 0; at < Weights<F>::kUnitBytes; at += 64)
-                    _mm_prefetch(reinterpret_cast<const char*>(p + 2 * Weights<F>::kUnitBytes + at), _MM_HINT_T0);
+                Weights<F>::fetch(p + 2 * Weights<F>::kUnitBytes);
             }
             fill<F>(panel, w, side);
         }

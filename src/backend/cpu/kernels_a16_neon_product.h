@@ -14,6 +14,7 @@
 #pragma once
 
 #include "backend/cpu/kernels_a16_neon_formats.h"
+#include "backend/cpu/kernels_a16_units.h"
 
 namespace vesta::backend {
 namespace neon {
@@ -21,28 +22,6 @@ namespace {
 
 constexpr int64_t kColumns = 64;  // rows of x per sweep over the weights: 64 rows of 4096 are 0.5 MiB of codes
 constexpr int kPanelRows = 16;    // rows of w in a panel: four registers of sums per row of x
-
-int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-const std::byte* row_of(const MatmulTask& m, int64_t t) {
-    return m.a16 + (m.pick == nullptr ? t : m.pick[t]) * a16::row_bytes(m.n_in);
-}
-
-// A row of w, unit by unit. The last unit of 32-element blocks may be short: it is read from a padded copy.
-template <class F>
-struct Weights {
-    static constexpr int64_t kUnitBytes = kUnit / F::kElems * F::kBytes;
-    static const std::byte* unit(const MatmulTask& m, int64_t o, int64_t u, std::byte (&pad)[kUnitBytes]) {
-        const std::byte* p = m.w + o * m.w_stride + u * kUnitBytes;
-        if (kUnit * (u + 1) <= m.n_in) return p;
-        memset(pad, 0, sizeof pad);
-        memcpy(pad, p, static_cast<size_t>((m.n_in - kUnit * u) / F::kElems * F::kBytes));
-        return pad;
-    }
-    static void fetch(const std::byte* p) {
-        for (int64_t at = 0; at < kUnitBytes; at += 64) __builtin_prefetch(p + at);
-    }
-};
 
 VESTA_INLINE int32x4_t fold4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {  // the sums over the lanes of each
     return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));

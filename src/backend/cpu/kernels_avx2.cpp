@@ -9,14 +9,11 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "backend/cpu/kernels_float_tiles.h"
+
 namespace vesta::backend {
 namespace avx2 {
 namespace {
-
-constexpr int64_t kColumns = 64;  // rows of x per sweep over the weights: 64 × 4096 int16 is half of a 1 MiB L2
-
-int64_t row_of(const MatmulTask& m, int64_t t) { return m.pick == nullptr ? t : m.pick[t]; }
-int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // The one way eight running sums become a number.
 float fold(__m256 v) {
@@ -49,175 +46,55 @@ struct Bf16 {
     }
 };
 
-// Adds the products of n elements to the running sums of an R × C tile, and meanwhile fetches the bytes `ahead` of w.
-// A rest of fewer than eight elements is padded with zeros, in w and in x, so it is one more step of the same kind.
-template <class F, int R, int C>
-void add_products(__m256 (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n,
-                  int64_t ahead) {
-    constexpr int64_t kLine = 64 / F::kBytes;  // elements in a cache line
-    const auto step = [&](int64_t at) {
-        __m256 v[C];
-        for (int c = 0; c < C; ++c) v[c] = _mm256_loadu_ps(x[c] + at);
-        for (int r = 0; r < R; ++r) {
-            const __m256 u = F::load(w[r] + at * F::kBytes);
-            for (int c = 0; c < C; ++c) acc[r][c] = _mm256_fmadd_ps(u, v[c], acc[r][c]);
-        }
-    };
-    int64_t i = 0;
-    for (; i + kLine <= n; i += kLine) {
-        for (int r = 0; r < R; ++r)
-            _mm_prefetch(reinterpret_cast<const char*>(w[r] + i * F::kBytes + ahead), _MM_HINT_T0);
-        for (int64_t at = i; at < i + kLine; at += 8) step(at);
-    }
-    for (; i + 8 <= n; i += 8) step(i);
-    if (i == n) return;
-    const auto rest = static_cast<size_t>(n - i);
-    for (int r = 0; r < R; ++r) {
-        std::byte padded[32] = {};
-        memcpy(padded, w[r] + i * F::kBytes, rest * F::kBytes);
-        const __m256 u = F::load(padded);
-        for (int c = 0; c < C; ++c) {
-            float xs[8] = {};
-            memcpy(xs, x[c] + i, rest * sizeof(float));
-            acc[r][c] = _mm256_fmadd_ps(u, _mm256_loadu_ps(xs), acc[r][c]);
-        }
-    }
-}
+struct Isa {
+    using Vec = __m256;
+    using Sums = __m256;
+    using F32 = avx2::F32;
+    static constexpr int kLanes = 8;
+    static Vec load(const float* p) { return _mm256_loadu_ps(p); }
+    static void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
+    static Vec zero() { return _mm256_setzero_ps(); }
+    static Vec broadcast(const float* p) { return _mm256_broadcast_ss(p); }
+    static Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+    static Sums zero_sums() { return _mm256_setzero_ps(); }
+    static float fold(Sums s) { return avx2::fold(s); }
 
-template <class F, int R, int C>
-void tile_f32(const MatmulTask& m, int64_t o, int64_t t) {
-    const std::byte* w[R];
-    const float* x[C];
-    __m256 acc[R][C];
-    for (int r = 0; r < R; ++r) w[r] = m.w + (o + r) * m.w_stride;
-    for (int c = 0; c < C; ++c) {
-        x[c] = m.x + row_of(m, t + c) * m.x_stride;
-        for (int r = 0; r < R; ++r) acc[r][c] = _mm256_setzero_ps();
-    }
-    add_products<F, R, C>(acc, w, x, m.n_in, o + 2 * R <= m.n_out ? R * m.w_stride : 0);
-    for (int r = 0; r < R; ++r)
-        for (int c = 0; c < C; ++c) m.y[(t + c) * m.y_stride + o + r] = fold(acc[r][c]);
-}
-
-template <class F, int R, int C>
-void columns_f32(const MatmulTask& m, int64_t o, int64_t t, int64_t n) {
-    if constexpr (C > 0) {
-        for (; n >= C; n -= C, t += C) tile_f32<F, R, C>(m, o, t);
-        columns_f32<F, R, C - 1>(m, o, t, n);
-    }
-}
-
-template <class F>
-void matmul_float(const MatmulTask& m) {
-    for (int64_t t = 0; t < m.n_row; t += kColumns) {
-        const int64_t n = smaller(kColumns, m.n_row - t);
-        int64_t o = 0;
-        for (; o + 4 <= m.n_out; o += 4) columns_f32<F, 4, 3>(m, o, t, n);
-        for (; o < m.n_out; ++o) columns_f32<F, 1, 3>(m, o, t, n);
-    }
-}
-
-// One decoded piece of R rows against the columns [first, n_col): the sums wait in memory between pieces.
-template <int R, int C>
-void columns_decoded(__m256 (*sums)[R], const float (&piece)[R][256], const MatmulTask& m, int64_t t, int64_t n_col,
-                     int64_t i, int64_t n) {
-    if constexpr (C > 0) {
-        const std::byte* w[R];
-        for (int r = 0; r < R; ++r) w[r] = reinterpret_cast<const std::byte*>(piece[r]);
-        for (; n_col >= C; n_col -= C, t += C, sums += C) {
-            const float* x[C];
-            __m256 acc[R][C];
-            for (int c = 0; c < C; ++c) {
-                x[c] = m.x + row_of(m, t + c) * m.x_stride + i;
-                for (int r = 0; r < R; ++r) acc[r][c] = sums[c][r];
+    // Adds the products of n elements to the running sums of an R × C tile, and meanwhile fetches the bytes `ahead` of w.
+    // A rest of fewer than eight elements is padded with zeros, in w and in x, so it is one more step of the same kind.
+    template <class F, int R, int C>
+    static void add_products(__m256 (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n,
+                      int64_t ahead) {
+        constexpr int64_t kLine = 64 / F::kBytes;  // elements in a cache line
+        const auto step = [&](int64_t at) {
+            __m256 v[C];
+            for (int c = 0; c < C; ++c) v[c] = _mm256_loadu_ps(x[c] + at);
+            for (int r = 0; r < R; ++r) {
+                const __m256 u = F::load(w[r] + at * F::kBytes);
+                for (int c = 0; c < C; ++c) acc[r][c] = _mm256_fmadd_ps(u, v[c], acc[r][c]);
             }
-            add_products<F32, R, C>(acc, w, x, n, 0);
-            for (int c = 0; c < C; ++c)
-                for (int r = 0; r < R; ++r) sums[c][r] = acc[r][c];
+        };
+        int64_t i = 0;
+        for (; i + kLine <= n; i += kLine) {
+            for (int r = 0; r < R; ++r)
+                _mm_prefetch(reinterpret_cast<const char*>(w[r] + i * F::kBytes + ahead), _MM_HINT_T0);
+            for (int64_t at = i; at < i + kLine; at += 8) step(at);
         }
-        columns_decoded<R, C - 1>(sums, piece, m, t, n_col, i, n);
-    }
-}
-
-template <int R>
-void rows_decoded(const MatmulTask& m, const quant::Format& format, int64_t o, int64_t t, int64_t n_col) {
-    constexpr int64_t kPiece = 256;
-    alignas(32) float piece[R][kPiece];
-    __m256 sums[kColumns][R];
-    for (int64_t c = 0; c < n_col; ++c)
-        for (int r = 0; r < R; ++r) sums[c][r] = _mm256_setzero_ps();
-    for (int64_t i = 0; i < m.n_in; i += kPiece) {
-        const int64_t n = smaller(kPiece, m.n_in - i);
-        for (int r = 0; r < R; ++r)
-            format.decode(m.w + (o + r) * m.w_stride + i / format.block_elems * format.block_bytes, piece[r], n);
-        columns_decoded<R, 3>(sums, piece, m, t, n_col, i, n);
-    }
-    for (int64_t c = 0; c < n_col; ++c)
-        for (int r = 0; r < R; ++r) m.y[(t + c) * m.y_stride + o + r] = fold(sums[c][r]);
-}
-
-void matmul_decoded(const MatmulTask& m, const quant::Format& format) {
-    for (int64_t t = 0; t < m.n_row; t += kColumns) {
-        const int64_t n = smaller(kColumns, m.n_row - t);
-        int64_t o = 0;
-        for (; o + 4 <= m.n_out; o += 4) rows_decoded<4>(m, format, o, t, n);
-        for (; o < m.n_out; ++o) rows_decoded<1>(m, format, o, t, n);
-    }
-}
-
-// --- attention's value half --------------------
-
-// Adds `n` rows from `first` on to H mixtures of V vectors of eight columns.
-template <int H, int V>
-void tile_mix(const MixTask& m, int64_t h, int64_t d, int64_t first, int64_t n) {
-    const bool from_y = m.accumulate || first > 0;
-    __m256 acc[H][V];
-    for (int k = 0; k < H; ++k)
-        for (int v = 0; v < V; ++v)
-            acc[k][v] = from_y ? _mm256_loadu_ps(m.y + (h + k) * m.y_stride + d + 8 * v) : _mm256_setzero_ps();
-    const float* row = m.rows + first * m.row_stride + d;
-    const float* p = m.p + h * m.p_stride + first;
-    for (int64_t i = 0; i < n; ++i, row += m.row_stride) {
-        __m256 x[V];
-        for (int v = 0; v < V; ++v) x[v] = _mm256_loadu_ps(row + 8 * v);
-        for (int k = 0; k < H; ++k) {
-            const __m256 share = _mm256_broadcast_ss(p + k * m.p_stride + i);
-            for (int v = 0; v < V; ++v) acc[k][v] = _mm256_fmadd_ps(share, x[v], acc[k][v]);
+        for (; i + 8 <= n; i += 8) step(i);
+        if (i == n) return;
+        const auto rest = static_cast<size_t>(n - i);
+        for (int r = 0; r < R; ++r) {
+            std::byte padded[32] = {};
+            memcpy(padded, w[r] + i * F::kBytes, rest * F::kBytes);
+            const __m256 u = F::load(padded);
+            for (int c = 0; c < C; ++c) {
+                float xs[8] = {};
+                memcpy(xs, x[c] + i, rest * sizeof(float));
+                acc[r][c] = _mm256_fmadd_ps(u, _mm256_loadu_ps(xs), acc[r][c]);
+            }
         }
     }
-    for (int k = 0; k < H; ++k)
-        for (int v = 0; v < V; ++v) _mm256_storeu_ps(m.y + (h + k) * m.y_stride + d + 8 * v, acc[k][v]);
-}
-
-template <int H>
-void rows_mix(const MixTask& m, int64_t h, int64_t first, int64_t n) {
-    int64_t d = 0;
-    for (; d + 16 <= m.n_col; d += 16) tile_mix<H, 2>(m, h, d, first, n);
-    for (; d + 8 <= m.n_col; d += 8) tile_mix<H, 1>(m, h, d, first, n);
-    for (; d < m.n_col; ++d) {
-        for (int k = 0; k < H; ++k) {
-            float& y = m.y[(h + k) * m.y_stride + d];
-            float sum = m.accumulate || first > 0 ? y : 0.0f;
-            for (int64_t i = first; i < first + n; ++i)
-                sum = __builtin_fmaf(m.p[(h + k) * m.p_stride + i], m.rows[i * m.row_stride + d], sum);
-            y = sum;
-        }
-    }
-}
-
-void mix(const MixTask& m) {
-    // 16 rows of 512 are 32 KiB: they stay in L1 while every mixture passes over them. A column of all rows at once
-    // would not: lines a power of two apart share a few cache sets.
-    constexpr int64_t kRows = 16;
-    int64_t first = 0;
-    do {
-        const int64_t n = smaller(kRows, m.n_row - first);
-        int64_t h = 0;
-        for (; h + 4 <= m.n_mix; h += 4) rows_mix<4>(m, h, first, n);
-        for (; h < m.n_mix; ++h) rows_mix<1>(m, h, first, n);
-        first += kRows;
-    } while (first < m.n_row);
-}
+};
+using Tiles = FloatTiles<Isa>;
 
 // --- elementwise and reductions --------------------
 
@@ -388,12 +265,12 @@ void decode_index_fp8(const std::byte* src, int dim, float* dst) {
 
 const Kernels kTable = {
     .name = "avx2",
-    .matmul_f32 = matmul_float<F32>,
-    .matmul_f16 = matmul_float<F16>,
-    .matmul_bf16 = matmul_float<Bf16>,
+    .matmul_f32 = Tiles::matmul<F32>,
+    .matmul_f16 = Tiles::matmul<F16>,
+    .matmul_bf16 = Tiles::matmul<Bf16>,
     .a16 = kA16,
-    .matmul_decoded = matmul_decoded,
-    .mix = mix,
+    .matmul_decoded = Tiles::matmul_decoded,
+    .mix = Tiles::mix,
     .sum_squares = sum_squares,
     .scale_mul = scale_mul,
     .axpy = axpy,

@@ -15,20 +15,16 @@
 #include <sys/auxv.h>
 #endif
 
+#include "backend/cpu/kernels_float_tiles.h"
+
 namespace vesta::backend {
 namespace neon {
 namespace {
-
-constexpr int64_t kColumns = 64;  // rows of x per sweep over the weights
-
-int64_t row_of(const MatmulTask& m, int64_t t) { return m.pick == nullptr ? t : m.pick[t]; }
-int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Eight running sums: sum i is lane i % 4 of half i / 4.
 struct Sums {
     float32x4_t low, high;
 };
-Sums zero() { return {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}; }
 // The one way they become a number.
 float fold(Sums s) {
     const float32x4_t four = vaddq_f32(s.low, s.high);  // 0+4 1+5 2+6 3+7
@@ -63,174 +59,56 @@ struct Bf16 {
     }
 };
 
-// Adds the products of n elements to the running sums of an R × C tile, and meanwhile fetches the bytes `ahead` of w.
-// A rest of fewer than eight elements is padded with zeros, in w and in x, so it is one more step of the same kind.
-template <class F, int R, int C>
-void add_products(Sums (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n,
-                  int64_t ahead) {
-    constexpr int64_t kLine = 64 / F::kBytes;  // elements in a cache line
-    // Four elements at a time: 2·R·C sums, C of x and a weight are 28 registers for 4 × 3.
-    const auto step = [&](int64_t at, float32x4_t Sums::*half) {
-        float32x4_t v[C];
-        for (int c = 0; c < C; ++c) v[c] = vld1q_f32(x[c] + at);
-        for (int r = 0; r < R; ++r) {
-            const float32x4_t u = F::load(w[r] + at * F::kBytes);
-            for (int c = 0; c < C; ++c) acc[r][c].*half = vfmaq_f32(acc[r][c].*half, u, v[c]);
-        }
-    };
-    int64_t i = 0;
-    for (; i + kLine <= n; i += kLine) {
-        for (int r = 0; r < R; ++r) __builtin_prefetch(w[r] + i * F::kBytes + ahead);
-        for (int64_t at = i; at < i + kLine; at += 8) step(at, &Sums::low), step(at + 4, &Sums::high);
-    }
-    for (; i + 8 <= n; i += 8) step(i, &Sums::low), step(i + 4, &Sums::high);
-    if (i == n) return;
-    const auto rest = static_cast<size_t>(n - i);
-    for (int r = 0; r < R; ++r) {
-        std::byte padded[32] = {};
-        memcpy(padded, w[r] + i * F::kBytes, rest * F::kBytes);
-        const float32x4_t low = F::load(padded), high = F::load(padded + 4 * F::kBytes);
-        for (int c = 0; c < C; ++c) {
-            float xs[8] = {};
-            memcpy(xs, x[c] + i, rest * sizeof(float));
-            acc[r][c].low = vfmaq_f32(acc[r][c].low, low, vld1q_f32(xs));
-            acc[r][c].high = vfmaq_f32(acc[r][c].high, high, vld1q_f32(xs + 4));
-        }
-    }
-}
+struct Isa {
+    using Vec = float32x4_t;
+    using Sums = neon::Sums;
+    using F32 = neon::F32;
+    static constexpr int kLanes = 4;
+    static Vec load(const float* p) { return vld1q_f32(p); }
+    static void store(float* p, Vec v) { vst1q_f32(p, v); }
+    static Vec zero() { return vdupq_n_f32(0.0f); }
+    static Vec broadcast(const float* p) { return vld1q_dup_f32(p); }
+    static Vec fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+    static Sums zero_sums() { return {zero(), zero()}; }
+    static float fold(Sums s) { return neon::fold(s); }
 
-template <class F, int R, int C>
-void tile_f32(const MatmulTask& m, int64_t o, int64_t t) {
-    const std::byte* w[R];
-    const float* x[C];
-    Sums acc[R][C];
-    for (int r = 0; r < R; ++r) w[r] = m.w + (o + r) * m.w_stride;
-    for (int c = 0; c < C; ++c) {
-        x[c] = m.x + row_of(m, t + c) * m.x_stride;
-        for (int r = 0; r < R; ++r) acc[r][c] = zero();
-    }
-    add_products<F, R, C>(acc, w, x, m.n_in, o + 2 * R <= m.n_out ? R * m.w_stride : 0);
-    for (int r = 0; r < R; ++r)
-        for (int c = 0; c < C; ++c) m.y[(t + c) * m.y_stride + o + r] = fold(acc[r][c]);
-}
-
-template <class F, int R, int C>
-void columns_f32(const MatmulTask& m, int64_t o, int64_t t, int64_t n) {
-    if constexpr (C > 0) {
-        for (; n >= C; n -= C, t += C) tile_f32<F, R, C>(m, o, t);
-        columns_f32<F, R, C - 1>(m, o, t, n);
-    }
-}
-
-template <class F>
-void matmul_float(const MatmulTask& m) {
-    for (int64_t t = 0; t < m.n_row; t += kColumns) {
-        const int64_t n = smaller(kColumns, m.n_row - t);
-        int64_t o = 0;
-        for (; o + 4 <= m.n_out; o += 4) columns_f32<F, 4, 3>(m, o, t, n);
-        for (; o < m.n_out; ++o) columns_f32<F, 1, 3>(m, o, t, n);
-    }
-}
-
-// One decoded piece of R rows against the columns [first, n_col): the sums wait in memory between pieces.
-template <int R, int C>
-void columns_decoded(Sums (*sums)[R], const float (&piece)[R][256], const MatmulTask& m, int64_t t, int64_t n_col,
-                     int64_t i, int64_t n) {
-    if constexpr (C > 0) {
-        const std::byte* w[R];
-        for (int r = 0; r < R; ++r) w[r] = reinterpret_cast<const std::byte*>(piece[r]);
-        for (; n_col >= C; n_col -= C, t += C, sums += C) {
-            const float* x[C];
-            Sums acc[R][C];
-            for (int c = 0; c < C; ++c) {
-                x[c] = m.x + row_of(m, t + c) * m.x_stride + i;
-                for (int r = 0; r < R; ++r) acc[r][c] = sums[c][r];
+    // Adds the products of n elements to the running sums of an R × C tile, and meanwhile fetches the bytes `ahead` of w.
+    // A rest of fewer than eight elements is padded with zeros, in w and in x, so it is one more step of the same kind.
+    template <class F, int R, int C>
+    static void add_products(Sums (&acc)[R][C], const std::byte* const (&w)[R], const float* const (&x)[C], int64_t n,
+                      int64_t ahead) {
+        constexpr int64_t kLine = 64 / F::kBytes;  // elements in a cache line
+        // Four elements at a time: 2·R·C sums, C of x and a weight are 28 registers for 4 × 3.
+        const auto step = [&](int64_t at, float32x4_t Sums::*half) {
+            float32x4_t v[C];
+            for (int c = 0; c < C; ++c) v[c] = vld1q_f32(x[c] + at);
+            for (int r = 0; r < R; ++r) {
+                const float32x4_t u = F::load(w[r] + at * F::kBytes);
+                for (int c = 0; c < C; ++c) acc[r][c].*half = vfmaq_f32(acc[r][c].*half, u, v[c]);
             }
-            add_products<F32, R, C>(acc, w, x, n, 0);
-            for (int c = 0; c < C; ++c)
-                for (int r = 0; r < R; ++r) sums[c][r] = acc[r][c];
+        };
+        int64_t i = 0;
+        for (; i + kLine <= n; i += kLine) {
+            for (int r = 0; r < R; ++r) __builtin_prefetch(w[r] + i * F::kBytes + ahead);
+            for (int64_t at = i; at < i + kLine; at += 8) step(at, &Sums::low), step(at + 4, &Sums::high);
         }
-        columns_decoded<R, C - 1>(sums, piece, m, t, n_col, i, n);
-    }
-}
-
-template <int R>
-void rows_decoded(const MatmulTask& m, const quant::Format& format, int64_t o, int64_t t, int64_t n_col) {
-    constexpr int64_t kPiece = 256;
-    float piece[R][kPiece];
-    Sums sums[kColumns][R];
-    for (int64_t c = 0; c < n_col; ++c)
-        for (int r = 0; r < R; ++r) sums[c][r] = zero();
-    for (int64_t i = 0; i < m.n_in; i += kPiece) {
-        const int64_t n = smaller(kPiece, m.n_in - i);
-        for (int r = 0; r < R; ++r)
-            format.decode(m.w + (o + r) * m.w_stride + i / format.block_elems * format.block_bytes, piece[r], n);
-        columns_decoded<R, 3>(sums, piece, m, t, n_col, i, n);
-    }
-    for (int64_t c = 0; c < n_col; ++c)
-        for (int r = 0; r < R; ++r) m.y[(t + c) * m.y_stride + o + r] = fold(sums[c][r]);
-}
-
-void matmul_decoded(const MatmulTask& m, const quant::Format& format) {
-    for (int64_t t = 0; t < m.n_row; t += kColumns) {
-        const int64_t n = smaller(kColumns, m.n_row - t);
-        int64_t o = 0;
-        for (; o + 4 <= m.n_out; o += 4) rows_decoded<4>(m, format, o, t, n);
-        for (; o < m.n_out; ++o) rows_decoded<1>(m, format, o, t, n);
-    }
-}
-
-// --- attention's value half --------------------
-
-// Adds `n` rows from `first` on to H mixtures of V vectors of four columns.
-template <int H, int V>
-void tile_mix(const MixTask& m, int64_t h, int64_t d, int64_t first, int64_t n) {
-    const bool from_y = m.accumulate || first > 0;
-    float32x4_t acc[H][V];
-    for (int k = 0; k < H; ++k)
-        for (int v = 0; v < V; ++v)
-            acc[k][v] = from_y ? vld1q_f32(m.y + (h + k) * m.y_stride + d + 4 * v) : vdupq_n_f32(0.0f);
-    const float* row = m.rows + first * m.row_stride + d;
-    const float* p = m.p + h * m.p_stride + first;
-    for (int64_t i = 0; i < n; ++i, row += m.row_stride) {
-        float32x4_t x[V];
-        for (int v = 0; v < V; ++v) x[v] = vld1q_f32(row + 4 * v);
-        for (int k = 0; k < H; ++k) {
-            const float32x4_t share = vld1q_dup_f32(p + k * m.p_stride + i);
-            for (int v = 0; v < V; ++v) acc[k][v] = vfmaq_f32(acc[k][v], share, x[v]);
+        for (; i + 8 <= n; i += 8) step(i, &Sums::low), step(i + 4, &Sums::high);
+        if (i == n) return;
+        const auto rest = static_cast<size_t>(n - i);
+        for (int r = 0; r < R; ++r) {
+            std::byte padded[32] = {};
+            memcpy(padded, w[r] + i * F::kBytes, rest * F::kBytes);
+            const float32x4_t low = F::load(padded), high = F::load(padded + 4 * F::kBytes);
+            for (int c = 0; c < C; ++c) {
+                float xs[8] = {};
+                memcpy(xs, x[c] + i, rest * sizeof(float));
+                acc[r][c].low = vfmaq_f32(acc[r][c].low, low, vld1q_f32(xs));
+                acc[r][c].high = vfmaq_f32(acc[r][c].high, high, vld1q_f32(xs + 4));
+            }
         }
     }
-    for (int k = 0; k < H; ++k)
-        for (int v = 0; v < V; ++v) vst1q_f32(m.y + (h + k) * m.y_stride + d + 4 * v, acc[k][v]);
-}
-
-template <int H>
-void rows_mix(const MixTask& m, int64_t h, int64_t first, int64_t n) {
-    int64_t d = 0;
-    for (; d + 16 <= m.n_col; d += 16) tile_mix<H, 4>(m, h, d, first, n);
-    for (; d + 4 <= m.n_col; d += 4) tile_mix<H, 1>(m, h, d, first, n);
-    for (; d < m.n_col; ++d) {
-        for (int k = 0; k < H; ++k) {
-            float& y = m.y[(h + k) * m.y_stride + d];
-            float sum = m.accumulate || first > 0 ? y : 0.0f;
-            for (int64_t i = first; i < first + n; ++i)
-                sum = __builtin_fmaf(m.p[(h + k) * m.p_stride + i], m.rows[i * m.row_stride + d], sum);
-            y = sum;
-        }
-    }
-}
-
-void mix(const MixTask& m) {
-    constexpr int64_t kRows = 16;  // 16 rows of 512 are 32 KiB: they stay in L1 while every mixture passes over them
-    int64_t first = 0;
-    do {
-        const int64_t n = smaller(kRows, m.n_row - first);
-        int64_t h = 0;
-        for (; h + 4 <= m.n_mix; h += 4) rows_mix<4>(m, h, first, n);
-        for (; h < m.n_mix; ++h) rows_mix<1>(m, h, first, n);
-        first += kRows;
-    } while (first < m.n_row);
-}
+};
+using Tiles = FloatTiles<Isa>;
 
 // --- elementwise and reductions --------------------
 
@@ -410,12 +288,12 @@ void decode_index_fp8(const std::byte* src, int dim, float* dst) {
 Kernels table(const char* name, const A16Kernels& a16) {
     return {
         .name = name,
-        .matmul_f32 = matmul_float<F32>,
-        .matmul_f16 = matmul_float<F16>,
-        .matmul_bf16 = matmul_float<Bf16>,
+        .matmul_f32 = Tiles::matmul<F32>,
+        .matmul_f16 = Tiles::matmul<F16>,
+        .matmul_bf16 = Tiles::matmul<Bf16>,
         .a16 = a16,
-        .matmul_decoded = matmul_decoded,
-        .mix = mix,
+        .matmul_decoded = Tiles::matmul_decoded,
+        .mix = Tiles::mix,
         .sum_squares = sum_squares,
         .scale_mul = scale_mul,
         .axpy = axpy,
