@@ -2,12 +2,12 @@
 // works beside the server that uses the folder.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "command_line.h"
 #include "commands.h"
@@ -25,7 +25,6 @@ using store::Entry;
 
 constexpr int64_t kLockWaitMs = 30000;   // a server may be in the middle of a large save
 constexpr size_t kShownTextBytes = 600;  // of the beginning and of the end, without --full
-constexpr size_t kMaxBad = 4;            // as the disk store keeps them
 
 struct Arguments {
     std::string path;                // ls, show, prune
@@ -34,11 +33,6 @@ struct Arguments {
     uint64_t budget = std::numeric_limits<uint64_t>::max();
     uint64_t older_than = 0;  // seconds
 };
-
-int64_t now_seconds() {
-    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-        .count();
-}
 
 std::string ago(int64_t then, int64_t now) {
     const int64_t s = then < now ? now - std::max<int64_t>(then, 0) : 0;
@@ -61,7 +55,7 @@ Json summary_json(const snapshot::Summary& s) {
             {"reason", snapshot::reason_name(h.reason)},
             {"hits", s.usage.hits},
             {"created", h.created},
-            {"last_used", std::max(h.created, s.usage.last_used)},
+            {"last_used", s.last_used()},
             {"model", strf("{:016x}", h.model)},
             {"row_format", h.row_format},
             {"weight_bits", static_cast<double>(h.weight_bits) / 100},
@@ -86,7 +80,7 @@ Json entry_json(const Entry& e, int64_t now) {
 Status ls(const Arguments& args) {
     VESTA_TRY(Directory dir, Directory::open(args.path, false));
     VESTA_TRY_STATUS(dir.refresh());
-    const int64_t now = now_seconds();
+    const int64_t now = unix_seconds();
     std::vector<const Entry*> order;
     for (const auto& [name, entry] : dir.entries()) order.push_back(&entry);
     std::stable_sort(order.begin(), order.end(),
@@ -142,7 +136,7 @@ Status show(const Arguments& args) {
         return print(j);
     }
     const snapshot::Header& h = s.header;
-    const int64_t now = now_seconds();
+    const int64_t now = unix_seconds();
     std::string out = printable(args.path) + "\n";
     const auto line = [&](const char* label, const std::string& value) { out += strf("  {:<10} {}\n", label, value); };
     line("tokens", strf("{}{}", h.n_token, h.n_vocab > 0 ? ", with the next token's logits" : ""));
@@ -186,7 +180,7 @@ Status set_aside(const std::string& path, const store::FileId& id) {
     const std::filesystem::path p(path);
     VESTA_TRY(Directory dir, Directory::open(p.has_parent_path() ? p.parent_path().string() : ".", false));
     VESTA_TRY(const UniqueFd lock, dir.lock(kLockWaitMs));
-    if (!dir.set_aside(p.filename().string(), id, kMaxBad))
+    if (!dir.set_aside(p.filename().string(), id, store::kMaxBad))
         return Error{Code::io, strf("{}: could not be set aside; it is gone or was replaced", path)};
     return {};
 }
@@ -241,7 +235,7 @@ Status prune(const Arguments& args) {
         dir.remove_temporaries();
     }
     VESTA_TRY_STATUS(dir.refresh());
-    const int64_t now = now_seconds();
+    const int64_t now = unix_seconds();
     const int64_t since =
         args.older_than > 0 ? now - static_cast<int64_t>(args.older_than) : std::numeric_limits<int64_t>::min();
     std::vector<std::string> names = store::prunable(dir, args.budget, since, now);

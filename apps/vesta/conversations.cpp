@@ -3,25 +3,17 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/file.h"
 #include "conversation_file.h"
 #include "snapshot/file.h"
+#include "user_folder.h"
 
 namespace vesta::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-Status make_private_folder(const std::string& folder) {
-    std::error_code error;
-    fs::create_directories(fs::path(folder).parent_path(), error);
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-        return Error{Code::io, strf("{}: could not be created: {}", folder, std::strerror(errno))};
-    return {};
-}
 
 }  // namespace
 
@@ -34,11 +26,8 @@ bool Conversations::valid_name(std::string_view name) {
 }
 
 std::string Conversations::default_folder() {
-    const char* data = std::getenv("XDG_DATA_HOME");
-    if (data != nullptr && *data == '/') return std::string(data) + "/vesta/conversations";
-    const char* home = std::getenv("HOME");
-    if (home != nullptr && *home == '/') return std::string(home) + "/.local/share/vesta/conversations";
-    return {};
+    const std::string folder = user_folder("XDG_DATA_HOME", ".local/share");
+    return folder.empty() ? folder : folder + "/conversations";
 }
 
 std::string Conversations::park(Conversation c) {
@@ -64,12 +53,12 @@ Status Conversations::save(const Conversation& c, bool own) {
     if (folder_.empty())
         return Error{Code::not_found, "there is no home folder to save conversations in; /save ./FILE.json writes a file"};
     VESTA_TRY_STATUS(make_private_folder(folder_));
-    // The state first: messages beside an older state are found out when they are loaded, because the state's tokens
-    // then are no beginning of theirs; nothing is lost either way.
-    Status state;
     if (!own && is_saved(c.name))
         return Error{Code::already_exists, strf("{}: exists; /load {} goes on with it, another name keeps it",
                                                 path(c.name, ".json"), c.name)};
+    // The state first: messages beside an older state are found out when they are loaded, because the state's tokens
+    // then are no beginning of theirs; nothing is lost either way.
+    Status state;
     if (c.state)
         state = engine_.write_snapshot(*c.state, path(c.name, ".vkv"), {.reason = snapshot::Reason::manual, .text = {}, .tool_calls = {}},
                                        {.compress = false, .overwrite = true});

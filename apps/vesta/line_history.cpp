@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "line_keys.h"
+#include "user_folder.h"
 
 namespace vesta::app {
 namespace {
@@ -82,12 +83,8 @@ History History::from_text(std::string_view text) {
 }
 
 std::string default_history_path() {
-    const char* state = std::getenv("XDG_STATE_HOME");
-    if (state != nullptr && *state == '/')
-        return std::string(state) + "/vesta/history";  // XDG: relative ones are invalid
-    const char* home = std::getenv("HOME");
-    if (home != nullptr && *home == '/') return std::string(home) + "/.local/state/vesta/history";
-    return {};
+    const std::string folder = user_folder("XDG_STATE_HOME", ".local/state");
+    return folder.empty() ? folder : folder + "/history";
 }
 
 Result<History> load_history(const std::string& path) {

@@ -16,13 +16,23 @@
 #include <string_view>
 
 namespace vesta {
-namespace {
 
-Error os_error(const std::string& path, const char* doing) {
+Error system_error(const std::string& path, std::string_view doing) {
     const int e = errno;
     const Code code = e == ENOENT ? Code::not_found : e == EEXIST ? Code::already_exists : Code::io;
     return Error{code, strf("{}: cannot {}: {}", path, doing, std::strerror(e))};
 }
+
+Status make_private_folder(const std::string& path) {
+    for (size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1)) {
+        const std::string above = path.substr(0, slash);
+        if (::mkdir(above.c_str(), 0777) != 0 && errno != EEXIST) return system_error(above, "make the folder");
+    }
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return system_error(path, "make the folder");
+    return {};
+}
+
+namespace {
 
 std::string folder_of(const std::string& path) {
     const size_t slash = path.rfind('/');
@@ -37,7 +47,7 @@ Status flush_folder_of(const std::string& path) {
     if (fd.get() < 0) return {};  // a folder we may write but not read; its names are flushed when the system does
     // Some file systems have nothing to flush here, and say so.
     if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
-        return os_error(folder, "flush the name of a new file in");
+        return system_error(folder, "flush the name of a new file in");
     return {};
 }
 
@@ -50,9 +60,9 @@ void UniqueFd::reset() {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
     UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.get() < 0) return os_error(path, "open");
+    if (fd.get() < 0) return system_error(path, "open");
     struct stat st {};
-    if (::fstat(fd.get(), &st) != 0) return os_error(path, "stat");
+    if (::fstat(fd.get(), &st) != 0) return system_error(path, "stat");
     if (S_ISDIR(st.st_mode)) return Error{Code::invalid_argument, strf("{}: is a directory, expected a file", path)};
     if (!S_ISREG(st.st_mode)) return Error{Code::invalid_argument, strf("{}: not a regular file", path)};
     MappedFile file;
@@ -62,7 +72,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
         void* p = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd.get(), 0);
         if (p == MAP_FAILED) {
             file.size_ = 0;
-            return os_error(path, "map");
+            return system_error(path, "map");
         }
         file.data_ = static_cast<const std::byte*>(p);
     }
@@ -93,7 +103,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, bool overwrite, u
     file.temporary_ = strf("{}.tmp-{}-{}", path, ::getpid(), serial.fetch_add(1));
     file.fd_ = UniqueFd(::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (file.fd_.get() < 0) {
-        Error error = os_error(file.temporary_, "create");
+        Error error = system_error(file.temporary_, "create");
         file.temporary_.clear();
         return error;
     }
@@ -109,15 +119,15 @@ Result<AtomicFile> AtomicFile::resume(const std::string& path, bool overwrite, u
     // lost its name, and must look again.
     for (int attempt = 0; attempt < 100; ++attempt) {
         UniqueFd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode));
-        if (fd.get() < 0) return os_error(name, "create");
+        if (fd.get() < 0) return system_error(name, "create");
         if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
             if (errno == EWOULDBLOCK)
                 return Error{Code::already_exists, strf("{}: another process is writing it", name)};
-            return os_error(name, "lock");
+            return system_error(name, "lock");
         }
         struct stat held {
         }, named{};
-        if (::fstat(fd.get(), &held) != 0) return os_error(name, "stat");
+        if (::fstat(fd.get(), &held) != 0) return system_error(name, "stat");
         if (!S_ISREG(held.st_mode)) return Error{Code::invalid_argument, strf("{}: not a regular file", name)};
         if (::stat(name.c_str(), &named) != 0 || named.st_ino != held.st_ino || named.st_dev != held.st_dev) continue;
         if (held.st_nlink > 1) {  // PATH itself, from a commit() that died between link and unlink: must not be touched
@@ -153,7 +163,7 @@ Status AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return os_error(temporary_, "write");
+        if (n < 0) return system_error(temporary_, "write");
         offset += static_cast<uint64_t>(n);
         bytes = bytes.subspan(static_cast<size_t>(n));
     }
@@ -172,7 +182,7 @@ Result<size_t> AtomicFile::read_at(uint64_t offset, std::span<std::byte> bytes) 
         const ssize_t n =
             ::pread(fd_.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return os_error(temporary_, "read");
+        if (n < 0) return system_error(temporary_, "read");
         if (n == 0) break;
         done += static_cast<size_t>(n);
     }
@@ -180,22 +190,22 @@ Result<size_t> AtomicFile::read_at(uint64_t offset, std::span<std::byte> bytes) 
 }
 
 Status AtomicFile::truncate(uint64_t size) {
-    if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return os_error(temporary_, "cut");
+    if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return system_error(temporary_, "cut");
     return {};
 }
 
 Status AtomicFile::flush() {
-    if (::fsync(fd_.get()) != 0) return os_error(temporary_, "flush");
+    if (::fsync(fd_.get()) != 0) return system_error(temporary_, "flush");
     return {};
 }
 
 Status AtomicFile::commit() {
     VESTA_TRY_STATUS(flush());
     if (overwrite_) {
-        if (::rename(temporary_.c_str(), path_.c_str()) != 0) return os_error(path_, "rename into place");
+        if (::rename(temporary_.c_str(), path_.c_str()) != 0) return system_error(path_, "rename into place");
     } else {
         // link() refuses an existing name, so a file that appeared meanwhile is kept.
-        if (::link(temporary_.c_str(), path_.c_str()) != 0) return os_error(path_, "put into place");
+        if (::link(temporary_.c_str(), path_.c_str()) != 0) return system_error(path_, "put into place");
         ::unlink(temporary_.c_str());
     }
     fd_.reset();
@@ -205,13 +215,13 @@ Status AtomicFile::commit() {
 
 Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes) {
     UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.get() < 0) return os_error(path, "open");
+    if (fd.get() < 0) return system_error(path, "open");
     std::string text;
     char buffer[1 << 16];
     for (;;) {
         const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return os_error(path, "read");
+        if (n < 0) return system_error(path, "read");
         if (n == 0) return text;
         if (text.size() + static_cast<size_t>(n) > max_bytes)
             return Error{Code::invalid_argument, strf("{}: larger than the limit of {} bytes", path, max_bytes)};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/result.h"
@@ -88,6 +89,14 @@ int remove_stale_temporaries(const std::string& path);
 // Tells the system that these bytes of a mapping are not needed soon: they stop counting as this process's memory and are
 // read from the file again when touched. Whole pages inside `bytes` only.
 void release_pages(std::span<const std::byte> bytes);
+
+// "PATH: cannot DOING: <errno as text>": not_found, already_exists or io, as errno says. Call it before anything else
+// can change errno.
+Error system_error(const std::string& path, std::string_view doing);
+
+// A folder of which only its owner may know what is in it: mode 0700; those missing above it as the user makes folders.
+// No error where it exists, whatever it is.
+Status make_private_folder(const std::string& path);
 
 // The whole file as bytes; refuses files over max_bytes.
 Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);

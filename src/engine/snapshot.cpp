@@ -1,8 +1,8 @@
 // Snapshots: a session's state as bytes of its own, in memory and in files (room snapshot).
 #include <algorithm>
-#include <chrono>
 #include <new>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "engine/engine_impl.h"
 
@@ -107,10 +107,6 @@ uint32_t expert_bits(const gguf::File& file) {
     return weights == 0 ? 0 : static_cast<uint32_t>(static_cast<double>(bits) * 100 / static_cast<double>(weights));
 }
 
-int64_t now() {
-    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 uint64_t EngineImpl::fingerprint() const {
@@ -132,7 +128,7 @@ Status EngineImpl::write_snapshot(const Snapshot& snapshot, const std::string& p
         return Error{Code::invalid_argument, strf("{}: the snapshot was computed with another model than {}", path, info_.path)};
     snapshot::View view;
     view.header = {.model = s.model, .row_format = file_format(s.format), .weight_bits = expert_bits(file_),
-                   .reason = notes.reason, .created = now()};
+                   .reason = notes.reason, .created = unix_seconds()};
     view.tokens = s.tokens;
     view.logits = s.logits;
     view.text = notes.text;

@@ -4,6 +4,7 @@
 // signal, and somebody truncating the file would kill the process.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -106,6 +107,7 @@ struct Summary {
     Usage usage;
     uint64_t file_bytes = 0;
     bool compressed = false;
+    int64_t last_used() const { return std::max(header.created, usage.last_used); }  // creation where nobody used it
 };
 Result<Summary> read_summary(const std::string& path);
 

@@ -5,15 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 namespace vesta::snapshot {
-
-Error system_error(const std::string& path, std::string_view doing) {
-    const int e = errno;
-    const Code code = e == ENOENT ? Code::not_found : Code::io;
-    return Error{code, strf("{}: cannot {}: {}", path, doing, std::strerror(e))};
-}
 
 Result<Input> Input::open(const std::string& path, bool writable) {
     // Non-blocking: opening a fifo would wait for its other end. Regular files do not care.

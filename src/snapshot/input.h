@@ -30,7 +30,4 @@ class Input {
     uint64_t size_ = 0;
 };
 
-// The system's reason, from errno.
-Error system_error(const std::string& path, std::string_view doing);
-
 }  // namespace vesta::snapshot

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "base/utf8.h"
 
 namespace vesta::snapshot {
 namespace {
@@ -36,13 +37,8 @@ void store(std::span<std::byte> bytes, size_t offset, T value) {
 uint64_t page_checksum(std::span<const std::byte> page) { return hash_of(page.first(at::checksum)); }
 
 // The first bytes as a person may recognise them: "GGUF" rather than four numbers.
-std::string printable(std::span<const std::byte> bytes) {
-    std::string out;
-    for (const std::byte b : bytes) {
-        const auto c = static_cast<unsigned char>(b);
-        out += c >= 0x20 && c < 0x7f ? strf("{}", static_cast<char>(c)) : strf("\\x{:02x}", c);
-    }
-    return out;
+std::string shown(std::span<const std::byte> bytes) {
+    return printable({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace
@@ -116,8 +112,8 @@ Result<Layout> decode_header(const std::string& path, std::span<const std::byte>
     VESTA_CHECK(page.size() == kPageBytes);
     const auto bad = [&](std::string what) { return Error{Code::bad_file, strf("{}: {}", path, what)}; };
     if (std::memcmp(page.data(), kMagic.data(), kMagic.size()) != 0)
-        return bad(strf("header: not a snapshot file: it begins with '{}', expected '{}'", printable(page.first(8)),
-                        printable(std::as_bytes(std::span(kMagic)))));
+        return bad(strf("header: not a snapshot file: it begins with '{}', expected '{}'", shown(page.first(8)),
+                        shown(std::as_bytes(std::span(kMagic)))));
     // Before the checksum: another version may have it elsewhere.
     if (const auto v = load<uint32_t>(page, at::version); v != kVersion)
         return Error{Code::unsupported,

@@ -26,7 +26,9 @@ Error refusal(Code code, const std::string& path, std::string_view what) {
 
 Error system_refusal(const std::string& path, std::string_view doing) {
     const int e = errno;
-    return refusal(e == ENOENT ? Code::not_found : Code::io, path, strf("cannot {}: {}", doing, std::strerror(e)));
+    const std::string shown = printable(path);
+    errno = e;
+    return system_error(shown, doing);
 }
 
 int64_t modified_ns(const struct stat& st) {
@@ -44,16 +46,6 @@ std::optional<FileId> to_id(const struct stat& st) {
                   .inode = static_cast<uint64_t>(st.st_ino),
                   .bytes = static_cast<uint64_t>(st.st_size),
                   .modified_ns = modified_ns(st)};
-}
-
-// The folder itself 0700 whatever the umask adds; those above it as the user makes folders.
-Status make_folder(const std::string& path) {
-    for (size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1)) {
-        const std::string above = path.substr(0, slash);
-        if (::mkdir(above.c_str(), 0777) != 0 && errno != EEXIST) return system_refusal(above, "make the folder");
-    }
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return system_refusal(path, "make the folder");
-    return {};
 }
 
 // One names() for everything that walks the folder. Names with a slash or NUL cannot occur.
@@ -80,7 +72,7 @@ std::optional<FileId> file_id(const std::string& path) {
 
 int64_t Entry::last_used() const {
     if (problem) return id.modified_ns / 1000000000;
-    return std::max(summary.usage.last_used, summary.header.created);
+    return summary.last_used();
 }
 
 Worth worth_of(const Entry& entry, bool superseded) {
@@ -134,7 +126,7 @@ Result<Directory> Directory::open(const std::string& path, bool create) {
     struct stat st {};
     if (::stat(clean.c_str(), &st) != 0) {
         if (errno != ENOENT || !create) return system_refusal(clean, "open the snapshot folder");
-        VESTA_TRY_STATUS(make_folder(clean));
+        VESTA_TRY_STATUS(make_private_folder(clean));
         if (::stat(clean.c_str(), &st) != 0) return system_refusal(clean, "open the snapshot folder");
     }
     if (!S_ISDIR(st.st_mode)) return refusal(Code::invalid_argument, clean, "expected a folder for snapshots");

@@ -25,6 +25,7 @@
 namespace vesta::store {
 
 constexpr std::string_view kSuffix = ".kv";      // snapshot files
+constexpr size_t kMaxBad = 4;                    // files kept that were set aside, unless somebody says otherwise
 constexpr std::string_view kBadSuffix = ".bad";  // after the whole name of one that was set aside
 
 // Which file a name stood for when it was looked at.

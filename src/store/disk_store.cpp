@@ -2,8 +2,8 @@
 #include "store/disk_store.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/utf8.h"
 
@@ -24,9 +24,7 @@ DiskStore::DiskStore(const Engine& engine, DiskOptions options, Directory dir)
       dir_(std::move(dir)) {}
 
 int64_t DiskStore::now() const {
-    if (options_.clock) return options_.clock();
-    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-        .count();
+    return options_.clock ? options_.clock() : unix_seconds();
 }
 
 void DiskStore::log(const std::string& line) const {

@@ -35,7 +35,7 @@ struct DiskOptions {
     SavePolicy policy{};
     CacheFormat cache_format = CacheFormat::fp8;    // of the sessions this store is for
     bool compress = false;                          // snapshot::WriteOptions::compress
-    size_t max_bad = 4;                             // files kept that were set aside
+    size_t max_bad = kMaxBad;                       // files kept that were set aside
     int64_t lock_wait_ms = 30000;                   // for another process to finish its save
     std::function<int64_t()> clock{};               // seconds since 1970; empty: the system's
     std::function<void(const std::string&)> log{};  // one line per decision, without a newline; empty: nobody listens
