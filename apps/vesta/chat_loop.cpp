@@ -112,8 +112,8 @@ ChatLoop::Next ChatLoop::command(const std::string& line) {
     const size_t space = std::min(line.find_first_of(" \t\n"), line.size());
     const std::string name = line.substr(0, space);
     const std::string_view argument = trim(std::string_view(line).substr(space));
-    const auto needs_file = [&] {
-        if (argument.empty()) complain(strf("{} needs a name", name));
+    const auto given = [&](const char* what) {
+        if (argument.empty()) complain(strf("{} needs {}", name, what));
         return !argument.empty();
     };
     if (name == "/quit" || name == "/exit") return Next::quit;
@@ -140,17 +140,16 @@ ChatLoop::Next ChatLoop::command(const std::string& line) {
     } else if (name == "/stats") {
         show_stats();
     } else if (name == "/read") {
-        if (needs_file()) read_file(argument);
+        if (given("a file name")) read_file(argument);
     } else if (name == "/save") {
-        if (!argument.empty() || name_.empty()) {
-            if (needs_file()) save(argument);
-        } else {
+        if (!name_.empty() && argument.empty())
             save(name_);
-        }
+        else if (given("a name"))
+            save(argument);
     } else if (name == "/load") {
-        if (needs_file()) load(argument);
+        if (given("a name")) load(argument);
     } else if (name == "/switch") {
-        if (needs_file()) switch_to(argument);
+        if (given("a name")) switch_to(argument);
     } else if (name == "/list") {
         list();
     } else {
@@ -281,9 +280,7 @@ void ChatLoop::save(std::string_view where) {
         return complain(strf("'{}' is no name: letters, digits, '.', '_' and '-'; a file is written as ./FILE.json", where));
     if (where != name_ && conversations_.is_parked(std::string(where)))
         return complain(strf("{} is open; /switch {} goes to it", where, where));
-    Conversation c{std::string(where), messages_, {}};
-    auto state = conversant_.session().snapshot();
-    if (state.ok()) c.state = std::move(state).value();
+    const Conversation c = current(std::string(where));
     const Status s = conversations_.save(c, where == name_);
     if (!s.ok()) return complain(s.error().message);
     name_ = where;
@@ -321,13 +318,16 @@ void ChatLoop::switch_to(std::string_view to) {
     go_on_with(std::move(c));
 }
 
+Conversation ChatLoop::current(std::string name) {
+    Conversation c{std::move(name), messages_, {}};
+    auto state = conversant_.session().snapshot();
+    if (state.ok()) c.state = std::move(state).value();
+    return c;
+}
+
 void ChatLoop::park() {
-    if (messages_.size() > (options_.system.empty() ? 0u : 1u)) {
-        Conversation c{name_, messages_, {}};
-        auto state = conversant_.session().snapshot();
-        if (state.ok()) c.state = std::move(state).value();
-        say(strf("{} stays open", conversations_.park(std::move(c))));
-    }
+    if (messages_.size() > (options_.system.empty() ? 0u : 1u))
+        say(strf("{} stays open", conversations_.park(current(name_))));
     start_over();
 }
 

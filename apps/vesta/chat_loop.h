@@ -32,6 +32,7 @@ class ChatLoop {
     void switch_to(std::string_view name);
     void list() const;
     void start_over();
+    Conversation current(std::string name);  // with the session's state, unless there is no memory for it
     void park();  // puts the current conversation aside, if there is one
     void go_on_with(Conversation conversation);
     void say(const std::string& text) const;  // a remark of the program, on stderr
