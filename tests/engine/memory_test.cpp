@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "allocations.h"
+#include "support/allocations.h"
 #include "backend/cpu/cpu_ops.h"
 #include "engine_helpers.h"
 #include "model/model.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <random>
 
-#include "allocations.h"
+#include "support/allocations.h"
 #include "gguf/file.h"
 #include "toy.h"
 #include "walk.h"
@@ -299,10 +299,10 @@ TEST(GgufBadFiles, TheSmallestFileWithAnEmptyKeyIsRefusedWithItsOffset) {
 // E2: a count is compared with the bytes that are left before anything is reserved.
 TEST(GgufBadFiles, ACountNearTheLimitsAllocatesNothing) {
     const auto cost = [](const Bytes& b) {
-        const size_t before = allocated_bytes();
+        const size_t before = test::allocated_bytes();
         const Result<File> file = File::parse(b, "m.gguf");
         EXPECT_FALSE(file.ok());
-        return allocated_bytes() - before;
+        return test::allocated_bytes() - before;
     };
     const Toy good = make_toy();
     for (const uint64_t n : {uint64_t{1} << 32, uint64_t{1} << 48, kHuge - 1, kHuge, ~uint64_t{0}}) {

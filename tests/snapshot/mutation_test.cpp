@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "allocations.h"
+#include "support/allocations.h"
 #include "sample.h"
 #include "support/snapshot_mutator.h"
 
@@ -41,14 +41,14 @@ void expect_refused(const Sample& sample, bool compress) {
         SCOPED_TRACE(m.name);
         ++n_mutation;
         put_file(path, m.bytes);
-        const size_t before = allocated_bytes();
+        const size_t before = test::allocated_bytes();
         const auto contents = read(path, expected);
         const auto summary = read_summary(path);
         const auto text = read_text(path);
         const Status verified = verify(path);
         const Status used = record_use(path, 1);
         // Five looks at a file, each with a directory, buffers, messages and at most the file's own contents.
-        EXPECT_LT(allocated_bytes() - before, 5 * (64 * 1024 + 4 * file.size()) + (compress ? size_t{2} << 20 : 0));
+        EXPECT_LT(test::allocated_bytes() - before, 5 * (64 * 1024 + 4 * file.size()) + (compress ? size_t{2} << 20 : 0));
         if (m.harmless) {
             ASSERT_TRUE(contents.ok()) << contents.error().message;
             EXPECT_EQ(contents.value().tokens, sample.tokens);
@@ -136,10 +136,10 @@ TEST(SnapshotMutation, APackedLayerThatUnpacksToAnotherSizeIsRefused) {
         rows->raw_bytes = bomb.says;
         rows->encoding = 1;
         put_file(path, parts.build());
-        const size_t before = allocated_bytes();
+        const size_t before = test::allocated_bytes();
         const auto contents = read(path, sample.expected());
         const Status verified = verify(path);
-        EXPECT_LT(allocated_bytes() - before, size_t{4} << 20);
+        EXPECT_LT(test::allocated_bytes() - before, size_t{4} << 20);
         EXPECT_EQ(verified.ok(), contents.ok());
         if (bomb.expected == nullptr) {
             ASSERT_TRUE(contents.ok()) << contents.error().message;
@@ -188,9 +188,9 @@ TEST(SnapshotMutation, TextThatIsTooLongIsNotAllocated) {
     SnapshotBytes::seal(file, parts.section.size());
     put_file(path, file);
     ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(file.size() + huge)), 0);
-    const size_t before = allocated_bytes();
+    const size_t before = test::allocated_bytes();
     const auto text = read_text(path);
-    EXPECT_LT(allocated_bytes() - before, 64u * 1024);
+    EXPECT_LT(test::allocated_bytes() - before, 64u * 1024);
     ASSERT_FALSE(text.ok());
     EXPECT_NE(text.error().message.find("text_bytes"), std::string::npos) << text.error().message;
 }

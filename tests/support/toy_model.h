@@ -15,9 +15,9 @@
 #include <variant>
 #include <vector>
 
-#include "base/utf8.h"
 #include "gguf/writer.h"
 #include "quant/format.h"
+#include "support/byte_vocabulary.h"
 #include "support/random_blocks.h"
 
 namespace vesta::test {
@@ -209,12 +209,7 @@ class ToyModel {
     }
 
     void add_tokens() {
-        std::vector<std::string> tokens;
-        uint32_t other = 0x100;
-        for (uint32_t b = 0; b < 256; ++b) {
-            const bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 255 && b != 173);
-            append_utf8(tokens.emplace_back(), itself ? b : other++);
-        }
+        std::vector<std::string> tokens = byte_tokens();
         std::vector<int32_t> types(256, 1);
         for (const char* marker :
              {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"}) {

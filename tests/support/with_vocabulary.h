@@ -8,19 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "base/utf8.h"
 #include "gguf/file.h"
 #include "gguf/writer.h"
+#include "support/byte_vocabulary.h"
 
 namespace vesta::test {
 
 inline void add_byte_vocabulary(gguf::Writer& out, size_t n_token) {
-    std::vector<std::string> tokens;
-    uint32_t other = 0x100;
-    for (uint32_t b = 0; b < 256; ++b) {
-        const bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 255 && b != 173);
-        append_utf8(tokens.emplace_back(), itself ? b : other++);
-    }
+    std::vector<std::string> tokens = byte_tokens();
     std::vector<int32_t> types(256, 1);
     while (tokens.size() < n_token) {
         tokens.push_back("placeholder" + std::to_string(tokens.size()));
