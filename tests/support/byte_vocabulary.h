@@ -1,5 +1,5 @@
-// How byte-level vocabularies spell the 256 bytes, written from docs/tokenizer.md: visible characters as themselves, the
-// others from U+0100 on.
+// How byte-level vocabularies spell the 256 bytes, written from docs/tokenizer.md: visible characters as themselves,
+// the others from U+0100 on.
 #pragma once
 
 #include <string>

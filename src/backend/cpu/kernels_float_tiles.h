@@ -1,5 +1,5 @@
-// Products with plain numbers and attention's value half, cut into tiles of registers: what AVX2 and NEON have in common.
-// (AVX-512 masks the ends of rows instead of padding them, and has its own.) Included by kernels_avx2.cpp and
+// Products with plain numbers and attention's value half, cut into tiles of registers: what AVX2 and NEON have in
+// common. (AVX-512 masks the ends of rows instead of padding them, and has its own.) Included by kernels_avx2.cpp and
 // kernels_neon.cpp only, and in an unnamed namespace: files compiled for an instruction set must not share functions
 // with others, the linker would keep one copy for every processor.
 //
@@ -8,8 +8,8 @@
 //   Sums                              eight running sums; zero_sums, and fold: the one way they become a number
 //   F32                               f32 weights, as a format of add_products
 //   add_products<F, R, C>(acc, w, x, n, ahead)
-//                                     adds the products of n elements to the sums of an R × C tile, and meanwhile fetches
-//                                     the bytes `ahead` of w
+//                                     adds the products of n elements to the sums of an R × C tile, and meanwhile
+//                                     fetches the bytes `ahead` of w
 #pragma once
 
 #include "backend/cpu/kernels_tables.h"
@@ -21,7 +21,8 @@ template <class Isa>
 struct FloatTiles {
     using Sums = typename Isa::Sums;
     using Vec = typename Isa::Vec;
-    static constexpr int64_t kColumns = 64;  // rows of x per sweep over the weights: 64 × 4096 int16 is half of a 1 MiB L2
+    static constexpr int64_t kColumns =
+        64;  // rows of x per sweep over the weights: 64 × 4096 int16 is half of a 1 MiB L2
 
     static int64_t row_of(const MatmulTask& m, int64_t t) { return m.pick == nullptr ? t : m.pick[t]; }
     static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -189,7 +189,7 @@ float32x4_t exp4(float32x4_t x) {
 }
 
 float exp_sum(float* x, int64_t n, float top) {
-    Sums sum = zero();
+    Sums sum = Isa::zero_sums();
     const auto both = [&](float* p) {
         const float32x4_t low = exp4(vsubq_f32(vld1q_f32(p), vdupq_n_f32(top))),
                           high = exp4(vsubq_f32(vld1q_f32(p + 4), vdupq_n_f32(top)));
